@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.host.threads import share
-
 from .code import assembled
-from .normalization import bounds_of, fits
 from .planning import worth
+from .rows import fits, over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .normalization import Array
+    from .rows import Array
 
 
 @functools.cache
@@ -56,6 +54,5 @@ def _run(name: str, scores: Array, visible: Array | None, arrays: tuple[Array, .
     rows, n = scores.shape
     addresses = [each.ctypes.data for each in arrays]
     addresses.insert(len(addresses) // 2, 0 if visible is None else visible.ctypes.data)
-    bounds = bounds_of(rows, n)
-    share(lambda piece: loop(bounds[piece], bounds[piece + 1], n, *addresses, scale), len(bounds) - 1)
+    over_rows(loop, rows, n, *addresses, scale)
     return True

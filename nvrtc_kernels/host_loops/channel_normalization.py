@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.host.threads import share
-
 from .code import assembled
-from .normalization import bounds_of, fits
 from .planning import worth
+from .rows import fits, over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .normalization import Array
+    from .rows import Array
 
 #: Elements of a plane from which on it is worth a loop of its own.
 _LEAST = 16
@@ -49,8 +47,7 @@ def _run(
     rows = items * channels
     of_rows = [np.tile(each, items) for each in vectors]
     addresses = [each.ctypes.data for each in (*planes, *of_rows, *results)]
-    bounds = bounds_of(rows, inner)
-    share(lambda piece: loop(bounds[piece], bounds[piece + 1], inner, *addresses), len(bounds) - 1)
+    over_rows(loop, rows, inner, *addresses)
     return True
 
 

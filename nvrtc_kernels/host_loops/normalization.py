@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from drv.host.threads import share
 
 from .code import assembled
-from .planning import PIECE, worth
+from .planning import worth
+from .rows import bounds_of, fits, over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
-#: Pieces of the rows at most: each has sums of its own.
-_MOST_PIECES = 32
+    from .rows import Array
 
 
 @functools.cache
@@ -53,23 +49,8 @@ def backward_loop(
     )
 
 
-def fits(*arrays: Array | None) -> bool:
-    """Whether arrays are contiguous and all of float32, or of float64."""
-    there = [each for each in arrays if each is not None]
-    dtype = there[0].dtype
-    return dtype in (np.float32, np.float64) and all(
-        each.dtype == dtype and each.flags.c_contiguous for each in there
-    )
-
-
 def _address(array: Array | None) -> int | None:
     return None if array is None else array.ctypes.data
-
-
-def bounds_of(rows: int, n: int) -> list[int]:
-    """Where the pieces of the rows begin and end: this does not depend on threads."""
-    pieces = max(min(rows * n // PIECE, rows, _MOST_PIECES), 1)
-    return [rows * piece // pieces for piece in range(pieces + 1)]
 
 
 def forward(
@@ -92,8 +73,7 @@ def forward(
         return False
     rows, n = array.shape
     addresses = list(map(_address, (array, weight, bias, out, means, scales)))
-    bounds = bounds_of(rows, n)
-    share(lambda piece: loop(bounds[piece], bounds[piece + 1], n, *addresses, eps), len(bounds) - 1)
+    over_rows(loop, rows, n, *addresses, eps)
     return True
 
 

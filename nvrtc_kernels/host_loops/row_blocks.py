@@ -18,7 +18,7 @@ from drv.host.threads import share
 from nvrtc_kernels import fused_pointwise
 
 from .code import assembled, function
-from .normalization import bounds_of
+from .rows import bounds_of
 from .signature import NEIGHBOURS, SAME, SCALARS
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class BlocksOfRows:
             for source in (_Fixed(address), *(source for _, source in arguments if source != _ROWS))
         ]
         self._run = _driver(
-            tuple(tuple((kind, source == _ROWS) for kind, source in each) for _, each in stages)
+            tuple(tuple((ir_type, source == _ROWS) for ir_type, source in each) for _, each in stages)
         )
 
     def __call__(self, _: Any, *arguments: Any) -> None:
@@ -190,7 +190,7 @@ def _stages(
     own |= dict(zip(names[1], several(len(names[1])), strict=True))
     inputs.append(several(after.inputs if after else 0))
     draw = several(2 * any(chain is not None and chain.draws for chain in (before, after)))
-    sums = {name: place for name in kernel.sums if isinstance(place := own.get(name), int)}
+    sums = {name: position for name in kernel.sums if isinstance(position := own.get(name), int)}
     own |= {name: name for name in kernel.sums}
     if kernel.total is not None:
         own[kernel.writes[0].name] = _SUMS_OF_ROWS
@@ -198,8 +198,8 @@ def _stages(
 
     def add_chain(number: int, chain: ChainLoop, rows: list[_Argument]) -> None:
         scalars = [*(draw if chain.draws else ()), *several(len(chain.scalars) - 2 * chain.draws)]
-        pointers: list[_Argument] = [("ptr", place) for place in results[number]]
-        pointers += [*([] if number else rows), *(("ptr", place) for place in inputs[number])]
+        pointers: list[_Argument] = [("ptr", position) for position in results[number]]
+        pointers += [*([] if number else rows), *(("ptr", position) for position in inputs[number])]
         pointers += rows if number else []
         numbers = zip((SCALARS[code] for code in chain.scalars), scalars, strict=True)
         geometry: _Argument = "ptr", _Fixed(chain.geometry.ctypes.data)
@@ -212,8 +212,8 @@ def _stages(
         own[kernel.target] = _ROWS
     arrays: list[_Argument] = [("ptr", own.get(name, "")) for name in kernel.arrays]
     numbers: list[_Argument] = [
-        (SCALARS[code], place)
-        for code, place in zip(kernel.numbers, several(len(kernel.numbers)), strict=True)
+        (SCALARS[code], position)
+        for code, position in zip(kernel.numbers, several(len(kernel.numbers)), strict=True)
     ]
     stages.append((_address(kernel.loop), [("i64", _Fixed(kernel.n)), *arrays, *numbers]))
     if after is not None:
@@ -246,7 +246,7 @@ def _driver(stages: tuple[tuple[tuple[str, bool], ...], ...]) -> Callable[..., N
     """
     types = ["i64"] * 4 + ["ptr"]
     for stage in stages:
-        types += ["ptr", *(kind for kind, is_rows in stage if not is_rows)]
+        types += ["ptr", *(ir_type for ir_type, is_rows in stage if not is_rows)]
     result = assembled(
         ("blocks of rows", stages), lambda: _driver_text(stages), [_CTYPES[each] for each in types]
     )
@@ -260,8 +260,8 @@ def _driver_text(stages: Sequence[Sequence[tuple[str, bool]]]) -> str:
     for number, stage in enumerate(stages):
         parameters.append(f"ptr %loop{number}")
         passed = ["i64 %start", "i64 %stop"]
-        for k, (kind, is_rows) in enumerate(stage):
-            passed.append("ptr %rows" if is_rows else f"{kind} %a{number}.{k}")
+        for k, (ir_type, is_rows) in enumerate(stage):
+            passed.append("ptr %rows" if is_rows else f"{ir_type} %a{number}.{k}")
             if not is_rows:
                 parameters.append(passed[-1])
         calls.append(f"call void %loop{number}({', '.join(passed)})")

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.host.threads import share
-
 from .code import assembled
-from .normalization import bounds_of
 from .planning import worth
+from .rows import over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .normalization import Array
+    from .rows import Array
 
 #: Columns that a single row is cut into, so that threads share it.
 _COLUMNS = 1 << 14
@@ -54,7 +52,5 @@ def row_sums(array: Array) -> Array | None:
 def _sums(loop: Callable[..., None], array: Array) -> Array:
     rows, n = array.shape
     result = np.empty(rows)
-    bounds = bounds_of(rows, n)
-    x, out = array.ctypes.data, result.ctypes.data
-    share(lambda piece: loop(bounds[piece], bounds[piece + 1], n, x, out), len(bounds) - 1)
+    over_rows(loop, rows, n, array.ctypes.data, result.ctypes.data)
     return result

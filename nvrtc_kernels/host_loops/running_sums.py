@@ -6,16 +6,14 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING
 
-from drv.host.threads import share
-
 from .code import assembled
-from .normalization import bounds_of, fits
 from .planning import worth
+from .rows import fits, over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .normalization import Array
+    from .rows import Array
 
 
 @functools.cache
@@ -39,7 +37,5 @@ def running_sums(array: Array, out: Array) -> bool:
     if loop is None:
         return False
     rows, n = array.shape
-    bounds = bounds_of(rows, n)
-    x, target = array.ctypes.data, out.ctypes.data
-    share(lambda piece: loop(bounds[piece], bounds[piece + 1], n, x, target), len(bounds) - 1)
+    over_rows(loop, rows, n, array.ctypes.data, out.ctypes.data)
     return True

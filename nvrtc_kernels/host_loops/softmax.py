@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.host.threads import share
-
 from .code import assembled
-from .normalization import bounds_of
-from .normalization import fits as lie_as_loops_take
 from .planning import worth
+from .rows import fits as lie_as_loops_take
+from .rows import over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .normalization import Array
+    from .rows import Array
 
 #: Columns of a row from which on it is worth a loop of its own.
 _LEAST = 16
@@ -69,6 +67,5 @@ def _run(
     if loop is None:
         return False
     addresses = [each.ctypes.data for each in arrays]
-    bounds = bounds_of(rows, n)
-    share(lambda piece: loop(bounds[piece], bounds[piece + 1], n, *addresses), len(bounds) - 1)
+    over_rows(loop, rows, n, *addresses)
     return True
