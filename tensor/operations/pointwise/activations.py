@@ -22,6 +22,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, one_pass
 from tensor.operations.reduction import into_out
 from tensor.operations.special.error_functions import ndtr_on_host, single_normal_tail
+from tensor.operations.special.evaluation import constants
 from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
@@ -655,33 +656,36 @@ def _gelu(x: Any, out: Any = None) -> Any:
     if x.dtype != np.float32 or np.ndim(x) == 0:
         return np.multiply(x, ndtr_on_host(x), out=out)
     # x - x * F(-x) and x * F(x), F the normal distribution function, are the larger of x and 0, less abs(x) * F(-abs(x)).
-    tail, size, _ = single_normal_tail(x, np.empty_like(x) if out is None else out)
-    tail *= size
-    result = np.subtract(np.clip(x, 0.0, np.inf, out=size), tail, out=tail)
-    _sign_of(x, result, size)
+    result, bell, size = single_normal_tail(x, np.empty_like(x) if out is None else out)
+    result *= bell
+    result *= size
+    # Of zeros the second is taken, or the positive one: results have the sign of x also where they are 0.
+    size.fill(-0.0)
+    np.subtract(np.maximum(size, x, out=size), result, out=result)
     if not x.min(initial=0.0) > -np.inf:
         # The limit is 0, and the product, which a device computes, NaN.
         result[np.isneginf(x)] = np.nan
     return result
 
 
-def _sign_of(x: Any, result: Any, scratch: Any) -> None:
-    """Give ``result``, float32 and not negative where ``x`` is not, the sign of ``x``: by bits, as copysign takes longer."""
-    bits = np.bitwise_and(x.view(np.int32), np.int32(-(2**31)), out=scratch.view(np.int32))
-    np.bitwise_or(result.view(np.int32), bits, out=result.view(np.int32))
-
-
 def _gelu_slope(x: Any) -> Any:
     if x.dtype != np.float32 or np.ndim(x) == 0:
         return ndtr_on_host(x) + x * _normal_density(x)
-    slope, size, bell = single_normal_tail(x, np.empty_like(x))
-    # 1 - tail at positive numbers, without a branch.
-    _sign_of(x, slope, size)
-    np.subtract(x > 0, slope, out=slope)
-    bell *= x
-    bell *= _INVERSE_ROOT
-    slope += bell
-    return slope
+    slope, bell, size = single_normal_tail(x, np.empty_like(x))
+    # The slope at -abs(x), which infinite numbers make NaN.
+    np.multiply(x, _SINGLE_INVERSE_ROOT, out=size)
+    slope -= np.abs(size, out=size)
+    slope *= bell
+    # At positive numbers 1 less that: without a branch, and by bits, as copysign takes longer.
+    signs = np.bitwise_and(x.view(np.int32), _SIGN, out=bell.view(np.int32))
+    np.bitwise_xor(slope.view(np.int32), signs, out=slope.view(np.int32))
+    signs |= _HALF.view(np.int32)
+    bell += _HALF
+    return np.subtract(bell, slope, out=slope)
+
+
+_SINGLE_INVERSE_ROOT, _HALF = constants((_INVERSE_ROOT, 0.5), np.float32)
+_SIGN = np.array(-(2**31), np.int32)
 
 
 def _gelu_curvature_of(x: Any) -> Any:

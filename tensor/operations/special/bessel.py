@@ -22,7 +22,7 @@ from tensor.operations.pointwise.trigonometry import COS
 from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from . import bessel_series as series
-from .error_functions import chebyshev, in_double
+from .evaluation import chebyshev, in_double
 
 if TYPE_CHECKING:
     from collections.abc import Callable

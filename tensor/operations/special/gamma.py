@@ -20,7 +20,7 @@ from tensor.operations.pointwise.arithmetic import MUL, SUB, undefined
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.reductions.sums import sum
 
-from .error_functions import in_double, polynomial
+from .evaluation import in_double, polynomial
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor

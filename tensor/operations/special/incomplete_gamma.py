@@ -18,7 +18,8 @@ from tensor.operations.pointwise.arithmetic import MUL, NEG, SUB, undefined
 from tensor.operations.pointwise.powers import EXP, LOG
 from tensor.operations.pointwise_operation import Pointwise
 
-from .error_functions import erfc_on_host, polynomial
+from .error_functions import erfc_on_host
+from .evaluation import polynomial
 from .gamma import LGAMMA, LGAMMA_NEAR_2, log_gamma
 
 if TYPE_CHECKING:

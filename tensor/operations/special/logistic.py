@@ -33,7 +33,8 @@ def logistic_on_host(a: Any, out: Any = None) -> Any:
     result = np.negative(a, out=np.empty_like(a) if out is None else out)
     np.exp(result, out=result)
     result += 1
-    return np.reciprocal(result, out=result)
+    # With the bits of the reciprocal, whose loop for float32 takes twice as long.
+    return np.divide(1, result, out=result)
 
 
 def _gradient(a: Any, b: Any, out: Any = None) -> Any:

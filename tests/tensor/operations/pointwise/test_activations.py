@@ -1,10 +1,12 @@
-"""Forms that activations have for results of half precision."""
+"""Forms that activations have for results of half precision, and of single precision with NumPy alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import special
 
 import drv
 import tensor
@@ -30,3 +32,29 @@ def _slope_of_gelu(x: Any) -> Any:
     x = x.detach().requires_grad_()
     functional.gelu(x).backward(tensor.ones_like(x))
     return x.grad
+
+
+#: Where exponentials under- and overflow, signs are lost, and squares are too large.
+_HARD = [0.0, 1e-45, 1e-38, 1e-30, 0.5, 4.1, 4.3, 5.5, 13.2, 14.5, 14.6, 1e5, 1e20, 3e38]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_gelu_and_erf_of_few_elements_at_their_ends(sign: float) -> None:
+    """Few elements are NumPy's, which computes gelu and its slope from the normal distribution function at ``-abs(x)``."""
+    points = np.copysign(np.array(_HARD, np.float32), np.float32(sign))
+    x, exact = tensor.from_numpy(points), points.astype(np.float64)
+    below, density = special.ndtr(exact), np.exp(-exact * exact / 2) / np.sqrt(2 * np.pi)
+    for result, expected in (
+        (functional.gelu(x), exact * below),
+        (_slope_of_gelu(x), below + exact * density),
+        (tensor.erf(x), special.erf(exact)),
+    ):
+        # Beyond -5 relative errors grow with the square of the operand.
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=3e-45)
+    for zero in (functional.gelu(x), tensor.erf(x)):
+        assert (np.signbit(zero.numpy()) == np.signbit(points)).all()
+    assert float(_slope_of_gelu(x)[0]) == 0.5
+    limit = tensor.tensor([sign * float("inf"), float("nan")])
+    assert np.isnan(_slope_of_gelu(limit).numpy()).all()
+    assert tensor.erf(limit).tolist()[0] == sign
+    assert functional.gelu(limit).isnan().tolist() == [sign < 0, True]

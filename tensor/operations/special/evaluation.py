@@ -1,0 +1,81 @@
+"""Polynomials, quotients of them and Chebyshev series of NumPy arrays: what special functions are approximated by.
+
+Each step is one pass over an array. Constants are arrays without dimensions, which ufuncs take at half the cost of Python's
+numbers: that counts where arrays are as short as blocks that stay in the cache.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` computed in double precision, on one-dimensional arrays."""
+
+    @wraps(function)
+    def computed(a: Any, *rest: Any) -> Any:
+        array = np.asarray(a)
+        result = function(array.astype(np.float64).reshape(-1), *rest)
+        return result.reshape(array.shape).astype(array.dtype)
+
+    return computed
+
+
+def polynomial(coefficients: Sequence[Any], x: Any, out: Any = None) -> Any:
+    """Sum of ``coefficients[k] * x**k``, written to ``out``, which is not ``x``; a new array without it."""
+    if len(coefficients) == 1:
+        return np.full_like(x, coefficients[0])
+    result = np.multiply(x, coefficients[-1], out=out)
+    result += coefficients[-2]
+    for coefficient in coefficients[-3::-1]:
+        result *= x
+        result += coefficient
+    return result
+
+
+def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
+    """Sum of a Chebyshev series by Clenshaw's recurrence."""
+    twice = 2 * x
+    first, second, next_ = np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
+    for coefficient in coefficients[:0:-1]:
+        np.multiply(twice, first, out=next_)
+        next_ -= second
+        next_ += coefficient
+        first, second, next_ = next_, first, second
+    return x * first - second + coefficients[0]
+
+
+class Ratio:
+    """A quotient of polynomials for one dtype.
+
+    Parameters
+    ----------
+    numerator, denominator : sequence of float
+        Coefficients, the constants first. The denominator's last one, which is 1, is left out.
+    dtype : dtype
+        Of the arrays.
+    """
+
+    def __init__(self, numerator: Sequence[float], denominator: Sequence[float], dtype: Any) -> None:
+        self.numerator = constants(numerator, dtype)
+        self.constant, *self.rest = constants(denominator[::-1], dtype)
+
+    def __call__(self, x: Any, out: Any) -> Any:
+        """The quotient at each element of ``x``, written to ``out``, which is not ``x``."""
+        polynomial(self.numerator, x, out)
+        denominator = np.add(x, self.constant)
+        for coefficient in self.rest:
+            denominator *= x
+            denominator += coefficient
+        return np.divide(out, denominator, out=out)
+
+
+def constants(numbers: Sequence[float], dtype: Any) -> list[Any]:
+    """Arrays without dimensions."""
+    return [np.array(number, dtype) for number in numbers]
