@@ -40,7 +40,7 @@ def table(rows: Sequence[Row]) -> str:
         cells += [number(row.values[name]) if name in row.values else "" for name in contenders]
         for peer in peers:
             both = peer in row.values and OURS in row.values
-            cells.append(f"{row.values[OURS] / row.values[peer]:.2f}x" if both else "")
+            cells.append(f"{row.values[OURS] / row.values[peer]:.2f}x" if both and row.values[peer] else "")
         sign = "<=" if row.better == "lower" else ">="
         verdict = {True: " ok", False: " MISSED", None: ""}[row.reached]
         cells.append("" if row.reach is None else f"{sign} {number(row.reach)}{verdict}")

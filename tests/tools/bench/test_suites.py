@@ -8,14 +8,15 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nn
 import tensor
-from tools.bench import measure, report
+from tools.bench import interpreters, measure, report
 from tools.bench.measure import OURS, Row
-from tools.bench.suites import collectives, compiled, copy, cpu, growth, start, train
+from tools.bench.suites import collectives, compiled, copy, cpu, growth, peaks, start, train
 from tools.bench.training_models import Training
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,7 +91,7 @@ def test_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_starts(tmp_path: Path) -> None:
     begun = start.Start("import json", {OURS: "import json", "torch cpu": "import json, argparse"})
-    times = start._times(begun, 1, tmp_path, start._environment(tmp_path, gpu=False))
+    times = start._times(begun, 1, tmp_path, interpreters.environment(tmp_path, gpu=False))
     assert set(times) == {OURS, "torch cpu"}
     assert start._reach(begun, times, gpu=False) == pytest.approx(times["torch cpu"] / 4)
     assert start._reach(start.Start("first result", {}), {}, gpu=True) == start.REACH
@@ -103,6 +104,24 @@ def test_operations_on_the_cpu() -> None:
     assert [row.name for row in rows] == ["gelu", "gelu, forward and backward"]
     assert all(row.values[OURS] > 0 for row in rows)
     assert tensor.get_num_threads() == threads
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are read as Linux tells them")
+def test_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = list(peaks.rows("elements, added to", argparse.Namespace(share=0.1)))
+    assert [row.name for row in rows] == ["10,000,000 elements, added to and summed"]
+    # The sum of 40 MB, and next to nothing for the sum of the sum.
+    assert 39 < rows[0].values[OURS] < 60
+    monkeypatch.setattr(peaks, "available_memory", lambda: 1e6)
+    assert list(peaks.rows("", argparse.Namespace(share=1.0))) == []
+
+
+@pytest.mark.parametrize("peak", peaks.PEAKS, ids=lambda peak: peak.name)
+def test_works_whose_peaks_are_measured(peak: peaks.Peak) -> None:
+    names: dict[str, Any] = {"lib": tensor, "device": "cpu"}
+    exec(peak.work, names)
+    call = names["prepared"](100)
+    call()
 
 
 def test_growth(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,12 @@ against PyTorch's on the CPU.
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-import tensor
+from tools.bench.interpreters import environment, figures
 from tools.bench.measure import OURS, Row, on_gpu
 
 if TYPE_CHECKING:
@@ -54,11 +51,11 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     gpu = on_gpu()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        environment = _environment(folder, gpu)
+        variables = environment(folder, gpu)
         for start in _starts(gpu):
             if only not in start.name:
                 continue
-            times = _times(start, options.rounds, folder, environment)
+            times = _times(start, options.rounds, folder, variables)
             yield Row(start.name, "ms", times, reach=_reach(start, times, gpu))
 
 
@@ -96,32 +93,15 @@ def _starts(gpu: bool) -> Iterator[Start]:
         yield Start(f"first result, {work}, kernels compiled", {OURS: code[OURS]}, warm=False)
 
 
-def _times(start: Start, rounds: int, folder: Path, environment: Mapping[str, str]) -> dict[str, float]:
+def _times(start: Start, rounds: int, folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
     """Median milliseconds by contender."""
     result: dict[str, list[float]] = {name: [] for name in start.code}
     kernels = Path(tempfile.mkdtemp(dir=folder))
     for turn in range(rounds + 1):
         cache = kernels / ("warm" if start.warm else str(turn))
         for name, code in start.code.items():
-            done = subprocess.run(
-                [sys.executable, "-c", _TIMED.format(code=code)],
-                env={**environment, "GRAPHROOT_CACHE_DIR": str(cache)},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
+            (time,) = figures(_TIMED.format(code=code), {**variables, "GRAPHROOT_CACHE_DIR": str(cache)})
             # The first start compiles what later ones find.
             if turn:
-                result[name].append(float(done.stdout.split()[-1]))
+                result[name].append(time)
     return {name: median(times) for name, times in result.items()}
-
-
-def _environment(folder: Path, gpu: bool) -> dict[str, str]:
-    """The environment of this process, with byte code kept in ``folder``."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    paths = [str(Path(tensor.__file__).parents[1]), environment.get("PYTHONPATH")]
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    if not gpu:
-        environment["GRAPHROOT_DRIVER"] = "simulator"
-    return environment
