@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
     from .devices.state import DeviceState
+    from .devices.stream import Stream
     from .layout import Layout
     from .storage import Storage
 
@@ -165,20 +166,20 @@ def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
     return self
 
 
-def maker(layout: Layout) -> Callable[[], Tensor]:
-    """``empty(layout)`` with what it looks up looked up once."""
+def maker(layout: Layout) -> Callable[..., Tensor]:
+    """``empty(layout)`` with what it looks up looked up once; a caller that has the current stream at hand may pass it."""
     device_state = layout.device_state
     if not device_state.is_cuda:
-        return lambda: empty(layout)
+        return lambda stream=None: empty(layout)
     size, allocate, local = layout.nbytes, device_state.allocate, device_state.local
 
     @whole
-    def make() -> Tensor:
+    def make(stream: Stream | None = None) -> Tensor:
         self: Tensor = _new(_class)
         self._layout = layout
         self._offset = 0
         self._autograd = self._base = self._array = None
-        block = allocate(size, local.stream.cuda_stream)
+        block = allocate(size, (stream or local.stream).cuda_stream)
         # As DeviceStorage() would, without the call.
         self._storage = storage = _new(DeviceStorage)
         storage.device_state = device_state
@@ -192,9 +193,9 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
     if not is_placing(layout):
         return make
 
-    def make_placed() -> Tensor:
+    def make_placed(stream: Stream | None = None) -> Tensor:
         waiting = local.placed
-        return waiting.pop() if waiting and waiting[-1]._layout is layout else make()
+        return waiting.pop() if waiting and waiting[-1]._layout is layout else make(stream)
 
     return make_placed
 

@@ -161,26 +161,25 @@ class Pointwise:
 
     def binary(self, a: Any, b: Any) -> Tensor:
         """The result for two operands, one of which may be a number."""
+        of_tensors = isinstance(b, TensorBase)
         try:
             layout = a._layout
-            run = layout.device_state.plans[
-                self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)
-            ]
+            run = layout.device_state.plans[self, None, layout, b._layout if of_tensors else type(b)]
         except (AttributeError, _Mixed, SparseOperandError):
             run = None
         if run is None:
             return self(a, b)
         result: Tensor = run(a, b)
         state = a._autograd
-        if isinstance(b, TensorBase):
+        if of_tensors:
             other = b._autograd
             if (state is not None or other is not None) and modes.recording and self.formula is not None:
                 requires_grad_a = state is not None and state.requires_grad
                 requires_grad_b = other is not None and other.requires_grad
                 if requires_grad_a or requires_grad_b:
-                    self.formula.record((result,), (a, b), (), (), (requires_grad_a, requires_grad_b))
+                    self.formula.record_binary(result, a, b, (requires_grad_a, requires_grad_b))
         elif state is not None and state.requires_grad and modes.recording and self.formula is not None:
-            self.formula.record((result,), (a, b), (), (), (True, None))
+            self.formula.record_binary(result, a, b, (True, None))
         return result
 
     def __call__(self, *operands: Any) -> Tensor:
@@ -437,9 +436,10 @@ class Pointwise:
             make = maker(target)
 
             def binary(a: Tensor, b: Tensor) -> Tensor:
-                out = make()
+                stream = local.stream
+                out = make(stream)
                 launch(
-                    local.stream.handle,
+                    stream.handle,
                     out._storage.address,
                     a._storage.address + a._offset,
                     b._storage.address + b._offset,

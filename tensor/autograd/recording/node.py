@@ -271,3 +271,19 @@ def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None
         return
     for number, output in enumerate(outputs):
         output._autograd = recorded(node, number)
+
+
+def attach_one(node: Node, output: Tensor, layout: Layout) -> None:
+    """As :func:`attach` of one output, where the node has its edges and inputs are on the output's device."""
+    node.layouts = (layout,)
+    node.sequence = next(_sequence)
+    node.hooks = None
+    device_state = layout.device_state
+    node.stream = device_state.local.stream if device_state.is_cuda else None
+    if anomaly.mode.enabled:
+        anomaly.note(node.metadata)
+    output._autograd = state = _new(AutogradState)
+    state.requires_grad = True
+    state.edge = node, 0
+    state.history = 0
+    state.origin = None

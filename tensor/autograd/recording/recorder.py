@@ -15,7 +15,7 @@ from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.fills import filled
 
-from .node import Node, attach
+from .node import Node, attach, attach_one, edge_of
 from .saved import NOTHING, freed, restore_all, save_operands, save_output, saver
 
 if TYPE_CHECKING:
@@ -309,6 +309,31 @@ class BackwardFormula:
             if len(outputs) > 1:
                 outputs = [x for x in outputs if x._layout.dtype.category >= _FLOATING]
             attach(node, inputs, outputs)
+
+    def record_binary(self, output: Tensor, a: Tensor, b: Any, mask: Mask) -> None:
+        """As ``record((output,), (a, b), (), (), mask)``, which is what happens most often: with fewer steps."""
+        layout = output._layout
+        if layout.dtype.category < _FLOATING:
+            return
+        node: OperationNode = _new(OperationNode)
+        form = self.forms.get(mask)
+        if form is None:
+            form = self.form(mask, (a, b))
+        node.form = form
+        node.context = ()
+        node.saved = form.save((a, b), (output,)) if form.saved_positions else ()
+        if mask[0]:
+            state = a._autograd
+            left = state.edge if state.edge is not None and a._base is None else edge_of(a)
+        else:
+            left = None
+        if mask[1]:
+            state = b._autograd
+            right = state.edge if state.edge is not None and b._base is None else edge_of(b)
+        else:
+            right = None
+        node.next = left, right
+        attach_one(node, output, layout)
 
     def node(
         self,

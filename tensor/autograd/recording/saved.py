@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase, view_of
-from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.modes.grad_mode import Blocks, unrecorded
 
 from .node import edge_of
 from .state import AutogradState
@@ -28,6 +28,8 @@ class _Hooks(threading.local):
 
 
 hooks = _Hooks()
+#: Blocks of all threads in which saved tensors are packed. Nodes ask for this thread's hooks only if there are any.
+packing_blocks = Blocks()
 
 
 class _Packed:
@@ -92,7 +94,7 @@ def save_operands(
 
     Without ``outputs``, which are still to be written, their entries are ``None``, as for :data:`NOTHING`.
     """
-    packing = hooks.stack
+    packing = packing_blocks.count and hooks.stack
     entries: list[Any] = []
     for position in positions:
         if position >= 0:
@@ -117,7 +119,7 @@ def saver(positions: Sequence[int]) -> Callable[[Sequence[Any], Sequence[Tensor]
     single = len(positions) == 1
 
     def save_inputs(operands: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[Any, ...]:
-        packing = hooks.stack
+        packing = packing_blocks.count and hooks.stack
         x = operands[first]
         if isinstance(x, TensorBase) and x._storage.version >= 0 and not packing:
             one: Any = x, x._storage.version

@@ -44,7 +44,9 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
         if saved.hooks.disabled is not None:
             raise RuntimeError(saved.hooks.disabled)
         saved.hooks.stack.append((self.pack_hook, self.unpack_hook))
+        saved.packing_blocks.add(1)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        saved.packing_blocks.add(-1)
         saved.hooks.stack.pop()
