@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.bytecode import compile_share
 from tests.thinning import mark_sampled
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """
     gc.disable()
     try:
+        compile_share(session.config)
         return (yield)
     finally:
         gc.freeze()

@@ -60,6 +60,23 @@ def _modules() -> list[ModuleType]:
     ]
 
 
+def _has_examples(value: Any) -> bool:
+    """Whether the docstring of a function, or of a class or a member of it, has an example.
+
+    ``doctest`` finds out where in its file each of thousands of functions stands before it looks at the docstring.
+    """
+    if ">>>" in (value.__doc__ or ""):
+        return True
+    members = vars(value).values() if inspect.isclass(value) else ()
+    return any(
+        _has_examples(getattr(each, "__func__", each))
+        for each in members
+        if inspect.isroutine(each)
+        or isinstance(each, property)
+        or (inspect.isclass(each) and each.__qualname__ == f"{value.__qualname__}.{each.__name__}")
+    )
+
+
 def _examples() -> dict[str, doctest.DocTest]:
     """Of all published operations, and of all modules of ``tensor`` with their functions and classes, by name.
 
@@ -69,8 +86,9 @@ def _examples() -> dict[str, doctest.DocTest]:
     finder, parser = doctest.DocTestFinder(), doctest.DocTestParser()
     found: list[doctest.DocTest] = []
     for function in OPERATIONS.values():
-        # Without False the finder leaves out what another module has defined.
-        found += finder.find(function, f"{function.__module__}.{function.__name__}", False, public)
+        if _has_examples(function):
+            # Without False the finder leaves out what another module has defined.
+            found += finder.find(function, f"{function.__module__}.{function.__name__}", False, public)
     published = {id(function) for function in OPERATIONS.values()}
     for module in _modules():
         file = module.__file__ or ""
@@ -79,7 +97,7 @@ def _examples() -> dict[str, doctest.DocTest]:
             value = inspect.unwrap(each) if callable(each) else each
             if not (inspect.isfunction(value) or inspect.isclass(value)) or id(value) in published:
                 continue
-            if value.__module__ == module.__name__:
+            if value.__module__ == module.__name__ and _has_examples(value):
                 scope = public if name in tensor.__all__ else vars(module) | public
                 found += finder.find(value, f"{module.__name__}.{name}", False, scope)
     return {test.name: test for test in found if test.examples}
