@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint32]
 
 #: Elements computed at a time: temporaries stay in the second-level cache.
-_CHUNK = 1 << 14
+_CHUNK = 1 << 15
 _DOUBLE = np.dtype(np.float64)
 _BRAIN = np.dtype(ml_dtypes.bfloat16)
 #: Largest double below 2**63: conversions to integers beyond it differ between machines.
@@ -50,7 +50,14 @@ def _compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def numbers(
-    distribution: str, dtype: np.dtype[Any], count: int, seed: int, call: int, first: Any, second: Any = 0
+    distribution: str,
+    dtype: np.dtype[Any],
+    count: int,
+    seed: int,
+    call: int,
+    first: Any,
+    second: Any = 0,
+    out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """The first ``count`` numbers of a call.
 
@@ -71,6 +78,8 @@ def numbers(
         ============  ==========================================================================
     dtype
         Of the result.
+    out
+        Array of shape ``(count,)`` and ``dtype`` that the result is written to; a new one by default.
 
     Returns
     -------
@@ -82,7 +91,8 @@ def numbers(
     An integer of ``random`` is the upper part of a product of its range with 64 random bits (128 bits for
     ranges above 2**32): no value is more or less likely than another by more than a 2**-32 part (2**-64).
     """
-    out = np.empty(count, dtype)
+    if out is None:
+        out = np.empty(count, dtype)
     compute = _FUNCTIONS[distribution]
     per = words_per_element(distribution, dtype, 0 if isinstance(first, np.ndarray) else first)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -104,8 +114,12 @@ def _uniform(drawn: Words, dtype: np.dtype[Any], low: float, high: float) -> NDA
         # As many bits as the type holds, so that rounding moves no number to the end of the range.
         bits = 8 if dtype == _BRAIN else 11
         u = (drawn >> np.uint32(32 - bits)).astype(np.float32) * np.float32(2.0**-bits)
-    result = (u * (compute(high) - compute(low)) + compute(low)).astype(dtype)
-    outside = ~(result.astype(compute) < compute(high))
+    if (low, high) == (0, 1):
+        return np.asarray(u.astype(dtype, copy=False))
+    u *= compute(high) - compute(low)
+    u += compute(low)
+    result = u.astype(dtype, copy=False)
+    outside = ~(result.astype(compute, copy=False) < compute(high))
     result[outside] = dtype.type(compute(low))
     return np.asarray(result)
 
@@ -116,7 +130,9 @@ def _standard_normal(drawn: Words, dtype: np.dtype[Any]) -> Any:
 
 def _normal(drawn: Words, dtype: np.dtype[Any], mean: float, std: float) -> Any:
     z = _standard_normal(drawn, dtype)
-    return (z * z.dtype.type(std) + z.dtype.type(mean)).astype(dtype)
+    z *= z.dtype.type(std)
+    z += z.dtype.type(mean)
+    return z.astype(dtype, copy=False)
 
 
 def _log_normal(drawn: Words, dtype: np.dtype[Any], mean: float, std: float) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,14 @@ from nvrtc_kernels import dropout as kernels
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
+from tensor.core.host.memory import empty_array
 from tensor.core.host.native_loops import address
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
 from tensor.core.plans.copies import copied
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
+from tensor.operations.pointwise.selection import zero_where
 
 from .fills import source
 from .philox import words
@@ -29,10 +31,14 @@ from .philox import words
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
 _WORDS = 1 << 32
+#: Elements that are computed at a time on the host.
+_BLOCK = 1 << 15
 #: What elements that are dropped become where means and variances are to stay (Klambauer et al., 2017).
 _ALPHA = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 
@@ -64,16 +70,12 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
     if not device_state.is_cuda:
 
         def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
-            array = in_compute_dtype(input)
-            drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
-            mask = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
-            dtype = array.dtype.type
-            with np.errstate(all="ignore"):
-                result = array * dtype(drop.scale)
-                if drop.shift:
-                    result += dtype(drop.shift)
-            result = np.where(mask.reshape(layout.shape), result, dtype(drop.otherwise))
-            out._writable[...] = tensor_of(result, layout)._host
+            array, into = in_compute_dtype(input).reshape(-1, inner), out._writable
+            own = into.dtype == array.dtype
+            result = into.reshape(-1, inner) if own else empty_array(array.shape, array.dtype)
+            _drop_elements(drop, array, result)
+            if not own:
+                into[...] = tensor_of(result.reshape(layout.shape), layout, fresh=True)._host
 
         loop = kernels.plan_on_host(count, inner, layout.dtype)
         if loop is None:
@@ -96,6 +98,25 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
         )  # fmt: skip
 
     return on_device
+
+
+def _drop_elements(drop: Drop, array: NDArray[Any], out: NDArray[Any]) -> None:
+    """The same on rows of elements that stand or fall together, as many at a time as stay in a cache."""
+    size = max(_BLOCK // array.shape[1], 1)
+    scale, shift, otherwise = (array.dtype.type(each) for each in (drop.scale, drop.shift, drop.otherwise))
+    for start in range(0, len(array), size):
+        values, into = array[start : start + size], out[start : start + size]
+        with np.errstate(all="ignore"):
+            np.multiply(values, scale, out=into)
+            if shift:
+                into += shift
+        if drop.below == _WORDS:
+            continue
+        dropped = words(drop.seed, drop.call, len(values), start) >= np.uint32(drop.below)
+        if otherwise:
+            into[dropped] = otherwise
+        else:
+            zero_where(dropped[:, None], into, into)
 
 
 DROPOUT = planned(_operation_plan)

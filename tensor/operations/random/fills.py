@@ -78,8 +78,11 @@ def _host_fill(layout: Layout) -> Callable[..., None]:
 def _on_host(target: Tensor, draw: Draw, seed: int, call: int) -> None:
     name, first, second = draw
     layout = target._layout
-    drawn = distributions.numbers(name, layout.dtype.numpy, layout.numel, seed, call, first, second)
-    target._writable[...] = drawn.reshape(layout.shape)
+    into = target._writable
+    own = into.reshape(-1) if layout.contiguous else None
+    drawn = distributions.numbers(name, layout.dtype.numpy, layout.numel, seed, call, first, second, own)
+    if own is None:
+        into[...] = drawn.reshape(layout.shape)
 
 
 def _probabilities_plan(layout: Layout, argument: Layout) -> Callable[..., None]:

@@ -30,7 +30,10 @@ def joined(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 def uniform32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
     """Multiples of 2**-24 in ``[0, 1)``, one per word."""
-    return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+    # Signed integers, which these are too, have the quicker conversion.
+    result = (words >> np.uint32(8)).view(np.int32).astype(np.float32)
+    result *= np.float32(2.0**-24)
+    return result
 
 
 def uniform64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
@@ -72,15 +75,29 @@ def normal32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
     They are within 1e-6 of the quantile; see :func:`nvrtc_kernels.normal_quantile.segments`.
     """
     single = np.float32
-    number = (words * np.uint32(2) + np.uint32(1)).astype(single)
-    segment = (number.view(np.uint32) + np.uint32(1 << SEGMENT_BITS - 1)) >> np.uint32(SEGMENT_BITS)
-    middle = (segment << np.uint32(SEGMENT_BITS)).view(single)
-    half, step = (column.take(segment - np.uint32(FIRST_SEGMENT)) for column in segments())
-    step *= number - middle
-    result = (half * step + single(1)) * step + (half + half)
+    bits = words << np.uint32(1)
+    bits |= np.uint32(1)
+    number = bits.astype(single)
+    np.add(number.view(np.uint32), np.uint32(1 << SEGMENT_BITS - 1), out=bits)
+    bits >>= np.uint32(SEGMENT_BITS)
+    segment = bits.astype(np.intp)
+    segment -= FIRST_SEGMENT
+    bits <<= np.uint32(SEGMENT_BITS)
+    number -= bits.view(single)
+    # Segments are within the table: what would be done with others decides only how quick the loop is.
+    halves, slopes = segments()
+    step = slopes.take(segment, out=np.empty_like(number), mode="wrap")
+    step *= number
+    half = halves.take(segment, out=number, mode="wrap")
+    result = np.multiply(half, step, out=bits.view(single))
+    result += single(1)
+    result *= step
+    half += half
+    result += half
     # The sign bit of the number, which is positive, is that of the word.
-    signed: NDArray[np.float32] = (result.view(np.uint32) ^ (words & np.uint32(1 << 31))).view(single)
-    return signed
+    signed: NDArray[np.float32] = np.bitwise_and(words, np.uint32(1 << 31), out=step.view(np.uint32))
+    signed ^= result.view(np.uint32)
+    return signed.view(single)
 
 
 def normal64(words: NDArray[np.uint32]) -> NDArray[np.float64]:

@@ -38,3 +38,12 @@ def test_calls_and_seeds_give_other_numbers() -> None:
     for i, one in enumerate(streams):
         for two in streams[i + 1 :]:
             assert (one == two).mean() < 0.01
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 4 * 30))
+def test_blocks_whose_numbers_need_more_than_32_bits(seed: int, call: int, before: int) -> None:
+    """Few blocks are computed by Python's integers, many by arrays, of one upper half of the number at a time."""
+    start = (4 << 32) - before
+    many = words(seed, call, 200, start)
+    few = np.concatenate([words(seed, call, 4, at) for at in range(start, start + 200, 4)])
+    assert np.array_equal(many, few)
