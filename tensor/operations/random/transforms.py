@@ -95,9 +95,9 @@ def normal32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
     half += half
     result += half
     # The sign bit of the number, which is positive, is that of the word.
-    signed: NDArray[np.float32] = np.bitwise_and(words, np.uint32(1 << 31), out=step.view(np.uint32))
-    signed ^= result.view(np.uint32)
-    return signed.view(single)
+    sign = np.bitwise_and(words, np.uint32(1 << 31), out=step.view(np.uint32))
+    signed: NDArray[np.float32] = np.bitwise_xor(result.view(np.uint32), sign, out=sign).view(single)
+    return signed
 
 
 def normal64(words: NDArray[np.uint32]) -> NDArray[np.float64]:

@@ -124,6 +124,10 @@ def _sum(a: Array, dim: int) -> Array:
 
 #: Elements that are added up at a time, so that they stay in the cache, and the length of a run.
 _BLOCK, _RUN = 1 << 16, 16
+#: Elements that NumPy adds up one after the other.
+_FEW = 256
+#: What the product of a run with gives its running sums.
+_TRIANGLE, _ONES = np.triu(np.ones((_RUN, _RUN))), np.ones(_RUN)
 
 
 def _row_sums(a: Array) -> Array:
@@ -134,6 +138,9 @@ def _row_sums(a: Array) -> Array:
     n = a.shape[-1]
     source, target = a.reshape(-1, n), result.reshape(-1, n)
     if running_sums(source, target):
+        return result
+    if a.size <= _FEW or n < _RUN:
+        np.copyto(target, np.cumsum(source, axis=1, dtype=np.float64), casting="same_kind")
         return result
     rows = max(_BLOCK // max(n, 1), 1)
     for start in range(0, len(source), rows):
@@ -148,28 +155,26 @@ def _row_sums(a: Array) -> Array:
 def _add_up(values: Array, before: Array, out: Array) -> Array:
     """Write the running sums of rows, on top of a number for each, to ``out``; returns the last of each row.
 
-    Each row is cut into runs, and the first elements of all runs are added to their second ones, and so on: a few long
-    vector additions, where elements one after the other would each wait for the last.
+    Each row is cut into runs, whose sums are added up first: then a product of matrices gives the running sums of all runs at
+    once, where elements one after the other would each wait for the last.
     """
-    whole = values.shape[1] // _RUN * _RUN
-    if whole:
-        sums = np.empty((_RUN, len(values), whole // _RUN))
-        sums[0] = values[:, :whole:_RUN]
-        for at in range(1, _RUN):
-            np.add(sums[at - 1], values[:, at:whole:_RUN], out=sums[at])
-        ends = np.cumsum(sums[-1], axis=1)
-        ends += before[:, None]
-        sums[:, :, 1:] += ends[:, :-1]
-        sums[:, :, 0] += before
-        for at in range(_RUN):
-            out[:, at:whole:_RUN] = sums[at]
-        before = ends[:, -1]
-    if whole < values.shape[1]:
-        rest = np.cumsum(values[:, whole:], axis=1, dtype=np.float64)
-        rest += before[:, None]
-        out[:, whole:] = rest
-        before = rest[:, -1]
-    return before
+    rows, n = values.shape
+    runs = np.empty((rows, -(-n // _RUN), _RUN))
+    flat = runs.reshape(rows, -1)
+    flat[:, :n] = values
+    flat[:, n:] = 0
+    lines = runs.reshape(-1, _RUN)
+    ends = np.add.accumulate(np.matmul(lines, _ONES).reshape(rows, -1), axis=1)
+    ends += before[:, None]
+    if not np.isfinite(ends[:, -1]).all():
+        # Products with zeros would bring infinite elements and NaN to those before them.
+        sums = np.cumsum(values, axis=1, dtype=np.float64)
+        out[...] = sums + before[:, None]
+        return ends[:, -1]
+    runs[:, 1:, 0] += ends[:, :-1]
+    runs[:, 0, 0] += before
+    out[...] = np.matmul(lines, _TRIANGLE).reshape(rows, -1)[:, :n]
+    return ends[:, -1]
 
 
 def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:

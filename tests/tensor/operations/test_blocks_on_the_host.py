@@ -48,8 +48,10 @@ def test_sums_of_all_elements(shape: tuple[int, ...], dtype: str) -> None:
     assert tensor.tensor(x).sum().item() == np.inf
 
 
-def test_running_sums_pass_infinities_on() -> None:
-    x = np.ones(100, np.float32)
+@pytest.mark.parametrize("count", [100, 1000, 140_000])
+def test_running_sums_pass_infinities_on(count: int) -> None:
+    """And leave those before them alone, in products of matrices too; the last is longer than a block."""
+    x = np.ones(count, np.float32)
     x[40], x[70] = np.inf, -np.inf
     with np.errstate(invalid="ignore"):
         expected = np.cumsum(x)
