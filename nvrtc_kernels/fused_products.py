@@ -77,7 +77,7 @@ class ProductKernel:
         return (Operand("out", self.dtype),)
 
     @property
-    def largest(self) -> int:
+    def chain_itemsize(self) -> int:
         """Bytes of an element."""
         return int(self.dtype.itemsize)
 
@@ -143,11 +143,11 @@ def source(
     ins = [f"from{k}" for k in range(len(after.inputs))]
     pointers = [f"{each.cuda}* {to}" for to, (_, each) in zip(outs, after.results, strict=True)]
     pointers += [f"const {t}* {each.name}" for each in kernel.reads if each.is_there]
-    pointers += [f"const {each.cuda}* {origin}" for origin, (each, _) in zip(ins, after.inputs, strict=True)]
+    pointers += [f"const {each.cuda}* {origin}" for origin, (each, *_) in zip(ins, after.inputs, strict=True)]
     # The numbers of a draw come first.
     scalars = sorted(after.scalars, key=lambda each: each[0] not in DRAW)
     parameters = [*pointers, *(f"{CTYPES[code]} {each}" for each, code in scalars)]
-    dtypes = [kernel.dtype, *(each for _, each in after.results), *(each for each, _ in after.inputs)]
+    dtypes = [kernel.dtype, *(each for _, each in after.results), *(each.dtype for each in after.inputs)]
     members = ", ".join([*outs, *ins, *(each for each, _ in after.scalars), "0"])
     text = (
         f"{includes('fused_products.cuh', *dtypes)}"

@@ -7,10 +7,13 @@ stored. Teams are those of the kernel by itself, so that sums have the same bits
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from math import gcd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .fused_pointwise import CTYPES
+from .lookups import bounds_of
 from .plans import bound, includes
 from .rows import Team, team
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
+    from .lookups import Lookup
 
 #: What addresses are multiples of where loads are as wide as they can be.
 _WORD = 16
@@ -100,6 +104,11 @@ class RowKernel:
         return team(self.n, self.largest, packed=packed, summing=self.teams > 0)
 
     @property
+    def chain_itemsize(self) -> int:
+        """Bytes of the widest elements that chains may have, of which packs are read."""
+        return self.largest if self.shape is None else _WORD // self.shape.width
+
+    @property
     def largest(self) -> int:
         """Bytes of the widest elements that the kernel by itself reads and writes of rows."""
         aside = {each.name for each in self.writes} - {self.target}
@@ -108,31 +117,43 @@ class RowKernel:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """How an input is read by an index.
+class Input(NamedTuple):
+    """How a chain reads an array of which an element is read for several elements of the rows.
+
+    Its elements come in groups. For the element ``number`` of the rows it is the one at ``number % inner`` of the group
+    ``number // (inner * stretch) % period``.
 
     Attributes
     ----------
-    table, index : int
-        Numbers of the inputs: what is read, and the index, which is read for nothing else.
-    columns, period : int
-        Elements of a row of the table, and after how many rows its index repeats; 0 if it does not.
-    size : int
-        Rows of the table.
-    wrap : bool
-        Whether negative indices count from the end.
-    bounds : str
-        CUDA C++ of the structure ``Bounds``: see :func:`.indexing.bounds`.
+    dtype : dtype
+        Of its elements.
+    period : int
+        After how many groups it repeats; 0 if it does not.
+    stretch : int
+        How many times a group is read before the next one.
+    inner : int
+        Elements of a group.
     """
 
-    table: int
-    index: int
-    columns: int
-    period: int
-    size: int
-    wrap: bool
-    bounds: str
+    dtype: dtype
+    period: int = 0
+    stretch: int = 1
+    inner: int = 1
+
+    @property
+    def template(self) -> str:
+        """Arguments of templates in ``cuda/fused_rows.cuh``."""
+        return f"{self.inner}u, {self.stretch}u, {self.period}u"
+
+    @property
+    def alike(self) -> int:
+        """How many neighbours in the rows read one element; 0 for all."""
+        return 0 if self.period == 1 and self.inner == 1 else self.stretch if self.inner == 1 else 1
+
+    @property
+    def together(self) -> int:
+        """How many neighbours in the rows read neighbours; 0 for all."""
+        return self.period if self.stretch == 1 else self.inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +165,8 @@ class Chain:
     lines : tuple of str
         CUDA C++ that makes the values: of ``input0``, ``input1``, ..., of the scalars, of ``number``, the element's place in
         the rows, and, after a kernel, of ``row``, its result.
-    inputs : tuple of (dtype, period)
-        What is read: rows like the kernel's, or what repeats after so many elements, where ``period`` is not 0.
+    inputs : tuple of Input
+        What is read.
     results : tuple of (name, dtype)
         Values that are stored.
     scalars : tuple of (name, code)
@@ -157,11 +178,11 @@ class Chain:
     include : tuple of str
         Headers that the lines need.
     lookups : tuple of Lookup
-        Inputs that are read by an index.
+        Inputs that are read by an index: where they lie in the inputs is what their place is moved from.
     """
 
     lines: tuple[str, ...]
-    inputs: tuple[tuple[dtype, int], ...]
+    inputs: tuple[Input, ...]
     results: tuple[tuple[str, dtype], ...]
     scalars: tuple[tuple[str, str | int], ...] = ()
     value: str = ""
@@ -284,7 +305,7 @@ def source(
                 f"    const {prefix.capitalize()}<{'true' if aligned else 'false'}> {prefix}{{{', '.join([*members, '0'])}}};\n"
             )
     dtypes = [each.dtype for each in (*kernel.reads, *kernel.writes)]
-    dtypes += [each for chain in (before, after) if chain for each, _ in chain.inputs]
+    dtypes += [each.dtype for chain in (before, after) if chain for each in chain.inputs]
     dtypes += [each for chain in (before, after) if chain for _, each in chain.results]
     headers = dict.fromkeys(["fused_rows.cuh", *(h for c in (before, after) if c for h in c.include)])
     passed = ", ".join(["rows", "n", *(stands_for.get(each, each) for each in kernel.passed)])
@@ -322,8 +343,8 @@ def _results(prefix: str, chain: Chain | None) -> list[str]:
 
 def _inputs(prefix: str, chain: Chain | None) -> list[str]:
     return [
-        f"const {dtype.cuda}* {prefix}_from{k}" for k, (dtype, _) in enumerate(chain.inputs if chain else ())
-    ]  # fmt: skip
+        f"const {each.dtype.cuda}* {prefix}_from{k}" for k, each in enumerate(chain.inputs if chain else ())
+    ]
 
 
 def _scalars(prefix: str, chain: Chain | None) -> list[tuple[str, str | int]]:
@@ -333,34 +354,40 @@ def _scalars(prefix: str, chain: Chain | None) -> list[tuple[str, str | int]]:
     ]  # fmt: skip
 
 
+def _load(chain: Chain, number: int, name: str) -> list[str]:
+    """Lines that load a pack of an input: ``pack<number>``, of the elements from ``first`` on."""
+    own = chain.inputs[number]
+    lookups = [(k, each) for k, each in enumerate(chain.lookups) if each.table == number]
+    if lookups:
+        together, terms = own.together, []
+        for k, each in lookups:
+            index = chain.inputs[each.index]
+            position = f"from{each.index}[place_of<{index.template}>(number)]"
+            terms.append(f"{each.checked(position, f'{name}Bounds{k}', 'long long')} * {each.step}")
+            together = gcd(together, each.step, index.alike)
+        return [
+            f"const auto row{number} = [&](Number number) {{ return {' + '.join(terms)}; }};",
+            f"const auto pack{number} = looked_up_pack<Width, Aligned, {own.template}, {together}u>(from{number}, row{number}, first);",
+        ]
+    if own.stretch > 1:
+        call = f"stretched_pack<Width, Aligned, {own.template}>(from{number}, first)"
+    elif own.period:
+        call = f"repeated_pack<Width, Aligned, {own.period}u>(from{number}, first)"
+    else:
+        call = f"row_pack<Width, Aligned>(from{number} + first)"
+    return [f"const auto pack{number} = {call};"]
+
+
 def structure(prefix: str, chain: Chain, element: dtype) -> str:
     """A template ``Before`` or ``After``, of whether addresses are aligned. It is what stands for the rows that ``chain`` computes, or goes on with."""
     name, is_before = prefix.capitalize(), bool(chain.value)
     members = [f"{dtype.cuda}* to{k}" for k, (_, dtype) in enumerate(chain.results)]
-    members += [f"const {dtype.cuda}* from{k}" for k, (dtype, _) in enumerate(chain.inputs)]
+    members += [f"const {each.dtype.cuda}* from{k}" for k, each in enumerate(chain.inputs)]
     members += [f"{CTYPES[code]} {scalar}" for scalar, code in chain.scalars]
-    loads = []
-    tables = {each.table: (number, each) for number, each in enumerate(chain.lookups)}
-    indices = {each.index for each in chain.lookups}
-    for k, (_, period) in enumerate(chain.inputs):
-        if k in indices:
-            continue
-        if k in tables:
-            number, each = tables[k]
-            arguments = f"Width, Aligned, {each.columns}u, {each.period}u, {'true' if each.wrap else 'false'}"
-            loads.append(
-                f"const auto pack{k} = looked_up_pack<{name}Bounds{number}, {arguments}>"
-                f"(from{k}, from{each.index}, {each.size}, first);"
-            )
-            continue
-        call = f"repeated_pack<Width, Aligned, {period}u>(from{k}, first)" if period else (
-            f"row_pack<Width, Aligned>(from{k} + first)"
-        )  # fmt: skip
-        loads.append(f"const auto pack{k} = {call};")
+    read = [k for k in range(len(chain.inputs)) if re.search(rf"\binput{k}\b", " ".join(chain.lines))]
+    loads = [line for k in read for line in _load(chain, k, name)]
     loads += [f"Pack<{dtype.cuda}, Width> result{k};" for k, (_, dtype) in enumerate(chain.results)]
-    values = [
-        f"const auto input{k} = pack{k}.items[i];" for k in range(len(chain.inputs)) if k not in indices
-    ]
+    values = [f"const auto input{k} = pack{k}.items[i];" for k in read]
     if not is_before:
         values.append("const auto row = separate(to_element<Element>(items[i]));")
     values += chain.lines
@@ -375,13 +402,9 @@ def structure(prefix: str, chain: Chain, element: dtype) -> str:
         for k, (_, dtype) in enumerate(chain.results)
     ]
     head = "load(int at, W* items)" if is_before else "store(int at, const W* items)"
-    bounds = (
-        each.bounds.replace("struct Bounds", f"struct {name}Bounds{number}")
-        for number, each in enumerate(chain.lookups)
-    )
     lines = [
         "",
-        *bounds,
+        *bounds_of(chain.lookups, name),
         "template <bool Aligned>",
         f"struct {name} {{",
         f"    typedef {element.cuda} Element;",

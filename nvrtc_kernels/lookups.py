@@ -44,11 +44,21 @@ class Lookup:
     number: int = 0
     ignored: int | None = None
 
+    def checked(self, index: str, bounds: str, ctype: str) -> str:
+        """CUDA C++ of the position, as ``ctype``, that an expression ``index`` names; ``bounds`` is the structure's name."""
+        wrap = "true" if self.wrap else "false"
+        position = f"checked<{bounds}, {wrap}, {ctype}>({index}, {self.size}, {self.number})"
+        if self.ignored is None:
+            return position
+        ignored = f"static_cast<long long>({self.ignored % (1 << 64)}ULL)"
+        return f"({index} == {ignored} ? static_cast<{ctype}>(0) : {position})"
 
-def bounds_of(lookups: Sequence[Lookup]) -> list[str]:
-    """The structures ``Bounds0``, ``Bounds1``, ..., one for each lookup."""
+
+def bounds_of(lookups: Sequence[Lookup], prefix: str = "") -> list[str]:
+    """The structures ``Bounds0``, ``Bounds1``, ..., one for each lookup, with a prefix of their names."""
     return [
-        each.bounds.replace("struct Bounds", f"struct Bounds{number}") for number, each in enumerate(lookups)
+        each.bounds.replace("struct Bounds", f"struct {prefix}Bounds{number}")
+        for number, each in enumerate(lookups)
     ]
 
 
@@ -80,11 +90,7 @@ def members(lookups: Sequence[Lookup], indices: Sequence[str], first: int) -> li
             "__device__ void look_up(const long long* index, Place* at) const {",
         ]
         for k, each in enumerate(lookups):
-            wrap = "true" if each.wrap else "false"
-            position = f"checked<Bounds{k}, {wrap}, Place>(index[{k}], {each.size}, {each.number})"
-            if each.ignored is not None:
-                ignored = f"static_cast<long long>({each.ignored % (1 << 64)}ULL)"
-                position = f"(index[{k}] == {ignored} ? Place(0) : {position})"
+            position = each.checked(f"index[{k}]", f"Bounds{k}", "Place")
             lines.append(f"    at[{first + each.table}] += {position} * {each.step};")
         lines.append("}")
     return [f"    {line}" for line in lines]

@@ -129,7 +129,9 @@ def _over_lines(
 
 
 def _team(sizes: Classes, input_dtype: dtype) -> Team:
-    """Threads of a line whose logits lie behind each other."""
+    """Threads of a line."""
+    if sizes.inner > 1:
+        return Team(_THREADS, 1, 1, 1)
     width = max(_LOAD_BYTES // input_dtype.itemsize, 1)
     along = _WARP
     while along < _MOST_THREADS and along * width * _PACKS < sizes.classes:
@@ -141,21 +143,38 @@ def _team(sizes: Classes, input_dtype: dtype) -> Team:
 _BESIDE = ("grad", "total", "target", "weight", "all", "statistics", "loss", "weighs")
 
 
+def _inner(sizes: Classes) -> tuple[str, ...]:
+    """What kernels are passed in addition where the logits of a line do not lie behind each other."""
+    return () if sizes.inner == 1 else (f"{sizes.inner}LL",)
+
+
 def cross_entropy_row_kernel(
     sizes: Classes, input_dtype: dtype, weight: dtype | None, reads: dtype, *, smooth: bool
 ) -> RowKernel | None:
     """What makes the loss of each line, for pointwise operations before it: as :func:`plan_cross_entropy`.
 
-    ``None`` where the logits of a line do not lie behind each other.
+    ``None`` where there are too many classes.
     """
-    if sizes.inner != 1 or sizes.classes >= _FAR:
+    if sizes.classes >= _FAR:
         return None
     statistics = statistics_type(input_dtype)
     head = f"{'true' if smooth else 'false'}, {statistics.cuda}, {input_dtype.cuda}"
     return RowKernel(
         "losses.cuh",
-        f"cross_entropy_of_rows<{head}, {{team}}>",
-        (str(sizes.ignored), "smoothing", "in", "target", "weight", "loss", "weighs", "statistics"),
+        f"cross_entropy_of_rows<{head}, {{team}}>"
+        if sizes.inner == 1
+        else f"cross_entropy_of_columns<{head}>",
+        (
+            *_inner(sizes),
+            str(sizes.ignored),
+            "smoothing",
+            "in",
+            "target",
+            "weight",
+            "loss",
+            "weighs",
+            "statistics",
+        ),
         (
             Operand("in", reads),
             Operand("target", int64),
@@ -188,17 +207,20 @@ def cross_entropy_backward_row_kernel(
     """What makes the gradient of the logits, for pointwise operations around it: as :func:`plan_cross_entropy_backward`.
 
     ``divided`` says that there is what the gradient is divided by, ``has_all`` that there is the sum of the weights. ``None``
-    where the logits of a line do not lie behind each other.
+    where there are too many classes.
     """
-    if sizes.inner != 1 or sizes.classes >= _FAR:
+    if sizes.classes >= _FAR:
         return None
     statistics = statistics_type(input_dtype)
     head = f"{'true' if smooth else 'false'}, {statistics.cuda}"
     return RowKernel(
         "losses.cuh",
-        f"cross_entropy_of_rows_backward<{head}, {{team}}>",
+        f"cross_entropy_of_rows_backward<{head}, {{team}}>"
+        if sizes.inner == 1
+        else f"cross_entropy_of_columns_backward<{head}>",
         (
             *(
+                *_inner(sizes),
                 str(sizes.ignored),
                 "smoothing",
                 "grad",

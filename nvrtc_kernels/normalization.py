@@ -396,9 +396,9 @@ class GradientsKernel:
         return self.kernel.target
 
     @property
-    def largest(self) -> int:
+    def chain_itemsize(self) -> int:
         """See :class:`.fused_rows.RowKernel`."""
-        return self.kernel.largest
+        return self.kernel.chain_itemsize
 
     def plan(self, device: Device, name: str, before: Chain | None, after: Chain | None) -> Plan:
         """What launches it with chains before and after it.

@@ -52,6 +52,8 @@ class Reducer:
         Header in ``cuda/`` that the expressions need, or several with spaces between.
     lookups : tuple of Lookup
         Inputs that are read by an index.
+    declarations : tuple of str
+        What the epilogue needs besides headers.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Reducer:
     state_of_half: str = ""
     epilogue: tuple[str, ...] = ()
     lookups: tuple[Lookup, ...] = ()
+    declarations: tuple[str, ...] = ()
 
 
 _CORRECTION = (("correction", "d"),)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .lookups import bounds_of
 from .lookups import members as lookup_members
+from .reduction_work import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,8 +66,8 @@ def kernel_source(
     final = f"Final<Results>{{{{{', '.join([*results, *scalar_names])}}}}}"
     partial = "static_cast<Reducer::State*>(scratch)"
 
-    def kernel(name: str, body: str) -> str:
-        head = f'extern "C" __global__ void __launch_bounds__(256) {reducer.name}_{name}'
+    def kernel(name: str, body: str, threads: int = THREADS) -> str:
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) {reducer.name}_{name}'
         if not tasks:
             return f"\n{head}(Layout layout, {', '.join(parameters)}) {{\n    {body};\n}}\n"
         table = f"Reductions<Layout, {len(outputs) + len(inputs)}, {tasks}>"
@@ -86,7 +87,9 @@ def kernel_source(
     rounded = reducer.state_of_half and all(dtype.cuda in _HALF for dtype in outputs)
     state = reducer.state_of_half if rounded else reducer.state
     text += f"typedef {state}<ValueOf<Elements>, Layout::Number> Reducer;\n"
-    text += kernel(variant, f"{work.call}(layout, Elements{{{', '.join([*names, *scalar_names])}}}, {sink})")
+    elements = f"Elements{{{', '.join([*names, *scalar_names])}}}"
+    threads = max(work.along * work.across, THREADS)
+    text += kernel(variant, f"{work.call}(layout, {elements}, {sink})", threads)
     if fold:
         text += kernel("fold", f"fold_chunks<Reducer, {fold}>(layout, {partial}, {final})")
     return text
@@ -148,7 +151,9 @@ def _results(
         if code
     )
     return (
-        "\nstruct Results {\n"
+        "\n"
+        + "".join(reducer.declarations)
+        + "struct Results {\n"
         + "".join(f"    {dtype.cuda}* {name};\n" for dtype, name, _ in rows)
         + "".join(f"    {ctype} {name};\n" for ctype, name in scalars)
         + "    template <class State, class Index, int Operands>\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .dtypes import float64
 from .fused_rows import Operand, RowKernel
 from .plans import bound, includes
-from .rows import team
+from .rows import Team, team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
-    from .rows import Team
 
 _LONG = 1024
 _COLUMNS = 128
 #: Bytes of the widest load.
 _LOAD_BYTES = 16
+#: Elements of a line from which on they are not counted by an int.
+_FAR = 1 << 31
 
 
 def plan(
@@ -61,11 +62,11 @@ def plan_backward(
 def row_kernel(
     sizes: tuple[int, int, int], output: dtype, input_dtype: dtype, *, log: bool
 ) -> RowKernel | None:
-    """What takes the softmax of rows, for pointwise operations before and after it: as :func:`plan`.
+    """What takes the softmax, for pointwise operations before and after it: as :func:`plan`.
 
-    ``None`` where the dimension is not the last one.
+    ``None`` where the dimension is not the last one, and very long.
     """
-    return _row_kernel(sizes, "softmax_rows", output, (Operand("in", input_dtype),), log)
+    return _row_kernel(sizes, "", output, (Operand("in", input_dtype),), log)
 
 
 def backward_row_kernel(
@@ -73,28 +74,29 @@ def backward_row_kernel(
 ) -> RowKernel | None:
     """The gradient, for pointwise operations before and after it: as :func:`plan_backward`.
 
-    ``None`` where the dimension is not the last one.
+    ``None`` where the dimension is not the last one, and very long.
     """
     reads = Operand("grad", grad), Operand("result", result)
-    return _row_kernel(sizes, "softmax_rows_backward", output, reads, log)
+    return _row_kernel(sizes, "_backward", output, reads, log)
 
 
 def _row_kernel(
-    sizes: tuple[int, int, int], function: str, output: dtype, reads: tuple[Operand, ...], log: bool
+    sizes: tuple[int, int, int], direction: str, output: dtype, reads: tuple[Operand, ...], log: bool
 ) -> RowKernel | None:
     outer, n, inner = sizes
-    if inner > 1:
+    head = _template(log, output, *(each.dtype for each in reads))
+    operands = (*(each.name for each in reads), "out")
+    writes = (Operand("out", output),)
+    if inner == 1:
+        call = f"softmax_rows{direction}<{head}, {{team}}>"
+        return RowKernel("softmax.cuh", call, operands, reads, writes, reads[0].name, "out", outer, n)
+    if n >= _FAR:
         return None
+    call = f"softmax_columns{direction}<{head}>"
+    passed = (f"{inner}LL", *operands)
+    shape = Team(_COLUMNS, 1, 1, 1)
     return RowKernel(
-        "softmax.cuh",
-        f"{function}<{_template(log, output, *(each.dtype for each in reads))}, {{team}}>",
-        (*(each.name for each in reads), "out"),
-        reads,
-        (Operand("out", output),),
-        reads[0].name,
-        "out",
-        outer,
-        n,
+        "softmax.cuh", call, passed, reads, writes, reads[0].name, "out", outer * inner, n, shape=shape
     )
 
 

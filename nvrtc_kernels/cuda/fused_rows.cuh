@@ -8,8 +8,9 @@
 //                                      loaded, and what others need besides is stored, unless it is load<Width, false>
 //     object.store<Width>(at, items)   goes on with elements of the result
 //
-// Rows lie behind each other in all operands but those that repeat after `Period` elements: biases, positions, numbers. Those
-// that are read by an index are rows of `Columns` elements, whose indices repeat after `Period` of them where that is not 0.
+// Rows lie behind each other in all operands but those that repeat after `Period` elements where that is not 0 (biases,
+// positions, numbers), and those of which each group of `Inner` elements is read `Stretch` times before the next one (what there
+// is one of for a row, or for a channel, a mask that heads have in common). Indices move the place that results from that.
 
 #pragma once
 #include "checked_index.cuh"
@@ -41,18 +42,42 @@ __device__ inline Pack<T, Width> repeated_pack(const T* from, Number first) {
     }
 }
 
-template <class Bounds, int Width, bool Aligned, unsigned int Columns, unsigned int Period, bool Wrap, class T, class I>
-__device__ inline Pack<T, Width> looked_up_pack(const T* table, const I* index, long long size, Number first) {
-    const auto row = [&](Number number) {
-        const I position = index[Period ? number % (Period ? Period : 1) : number];
-        return table + checked<Bounds, Wrap, long long>(position, size, 0) * Columns;
-    };
-    if constexpr (Columns % Width == 0) {
-        return row_pack<Width, Aligned>(row(first / Columns) + first % Columns);
+// Where the element `number` of the rows lies in an operand.
+template <unsigned int Inner, unsigned int Stretch, unsigned int Period>
+__device__ inline Number place_of(Number number) {
+    Number group = number / (Number(Inner) * Stretch);
+    if constexpr (Period > 0) group %= Period;
+    return group * Inner + number % Inner;
+}
+
+template <int Width, bool Aligned, unsigned int Inner, unsigned int Stretch, unsigned int Period, class T>
+__device__ inline Pack<T, Width> stretched_pack(const T* from, Number first) {
+    constexpr auto place = place_of<Inner, Stretch, Period>;
+    if constexpr (Inner % Width == 0) {
+        return row_pack<Width, Aligned>(from + place(first));
+    } else {
+        // Packs begin at multiples of their width.
+        constexpr bool same = Inner == 1 && Stretch % Width == 0;
+        Pack<T, Width> result;
+        const T item = from[place(first)];
+#pragma unroll
+        for (int i = 0; i < Width; ++i) result.items[i] = same || i == 0 ? item : from[place(first + i)];
+        return result;
+    }
+}
+
+// `row(number)` is how far indices move the place in the table; `Together` neighbours in the rows are such in the table.
+template <
+    int Width, bool Aligned, unsigned int Inner, unsigned int Stretch, unsigned int Period, unsigned int Together, class T,
+    class Row>
+__device__ inline Pack<T, Width> looked_up_pack(const T* table, const Row& row, Number first) {
+    constexpr auto place = place_of<Inner, Stretch, Period>;
+    if constexpr (Together % Width == 0) {
+        return row_pack<Width, Aligned>(table + row(first) + place(first));
     } else {
         Pack<T, Width> result;
 #pragma unroll
-        for (int i = 0; i < Width; ++i) result.items[i] = row((first + i) / Columns)[(first + i) % Columns];
+        for (int i = 0; i < Width; ++i) result.items[i] = table[row(first + i) + place(first + i)];
         return result;
     }
 }

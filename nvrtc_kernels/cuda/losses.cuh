@@ -4,9 +4,9 @@
 //                exp(x - largest), which is rescaled for each pack by the largest element so far. The largest element
 //                and the logarithm of the sum are kept for the gradient, which is one kernel too; probabilities are not.
 //   rows         inner = 1: a team of threads has a line, in packs of Width neighbouring logits, wherever it starts
-//                Logits may be computed as they are loaded, and gradients be gone on with: see fused_rows.cuh
 //   columns      inner > 1: a thread has a line, and neighbouring threads have neighbouring lines
 //                The gradient goes over memory in the same way
+//                Logits may be computed as they are loaded, and gradients be gone on with: see fused_rows.cuh
 // nll            -x[target] of each line, and its gradient, written among zeros
 //
 // A line whose target is `ignored` counts nothing. A target that is no class is printed and fails an assertion.
@@ -101,14 +101,13 @@ __device__ void cross_entropy_rows(
 
 template <bool Smooth, class W, class As, class In, class V, class Loss>
 __device__ void cross_entropy_columns(
-    Classes sizes, double smoothing, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs,
-    W* kept) {
+    Classes sizes, double smoothing, In in, const long long* target, const V* weight, Loss* loss, W* weighs, W* kept) {
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= sizes.lines) return;
-    const In* x = in + sizes.start(line);
+    const In x = in + sizes.start(line);
     LogitSums<As, W> own;
     for (long long c = 0; c < sizes.classes; ++c) {
-        const W value = to_compute(x[c * sizes.inner]);
+        const W value = to_compute(pack_of<1>(x + c * sizes.inner).items[0]);
         own.exponents.add(value);
         if constexpr (Smooth) {
             const W by = weight_of<W>(weight, c);
@@ -192,7 +191,23 @@ __device__ void cross_entropy_rows_backward(
     });
 }
 
-// Both of rows, as kernels with pointwise operations before and after them call them.
+template <bool Smooth, class W, class Grad, class In, class V, class Out>
+__device__ void cross_entropy_columns_backward(
+    Classes sizes, double smoothing, LineGradient<W, Grad> grad, In in, const long long* target, const V* weight,
+    const W* all, const W* kept, Out out) {
+    typedef typename ElementOf<Out>::Type Element;
+    const long long number = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (number >= sizes.lines) return;
+    const LineOfGradient<Smooth, W> line(sizes, number, smoothing, grad, target, weight, all, kept);
+    long long at = sizes.start(number);
+    for (long long c = 0; c < sizes.classes; ++c, at += sizes.inner) {
+        const W x = to_compute(pack_of<1>(in + at).items[0]);
+        const Pack<Element, 1> result[1] = {{to_element<Element>(line(x, c, weight))}};
+        store_packs(out + at, 0, result);
+    }
+}
+
+// All four as kernels with pointwise operations before and after them call them.
 template <bool Smooth, class W, class As, int Threads, int Along, int, int Width, class In, class V, class Loss>
 __device__ void cross_entropy_of_rows(
     long long rows, int n, long long ignored, double smoothing, In in, const long long* target, const V* weight,
@@ -210,16 +225,21 @@ __device__ void cross_entropy_of_rows_backward(
         Classes{rows, n, 1, ignored}, smoothing, gradient, in, target, weight, all, kept, out);
 }
 
+template <bool Smooth, class W, class As, class In, class V, class Loss>
+__device__ void cross_entropy_of_columns(
+    long long lines, int n, long long inner, long long ignored, double smoothing, In in, const long long* target,
+    const V* weight, Loss* loss, W* weighs, W* kept) {
+    const Classes sizes{lines, n, inner, ignored};
+    cross_entropy_columns<Smooth, W, As>(sizes, smoothing, in, target, weight, loss, weighs, kept);
+}
+
 template <bool Smooth, class W, class Grad, class In, class V, class Out>
-__device__ void cross_entropy_columns_backward(
-    Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
-    const V* weight, const W* all, const W* kept, Out* out) {
-    const long long number = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (number >= sizes.lines) return;
-    const LineOfGradient<Smooth, W> line(sizes, number, smoothing, grad, target, weight, all, kept);
-    long long at = sizes.start(number);
-    for (long long c = 0; c < sizes.classes; ++c, at += sizes.inner)
-        out[at] = to_element<Out>(line(W(to_compute(in[at])), c, weight));
+__device__ void cross_entropy_of_columns_backward(
+    long long lines, int n, long long inner, long long ignored, double smoothing, const Grad* grad, const W* total,
+    int step, In in, const long long* target, const V* weight, const W* all, const W* kept, Out out) {
+    const LineGradient<W, Grad> gradient{grad, total, step};
+    cross_entropy_columns_backward<Smooth, W>(
+        Classes{lines, n, inner, ignored}, smoothing, gradient, in, target, weight, all, kept, out);
 }
 
 template <class W, class In, class V, class Loss>

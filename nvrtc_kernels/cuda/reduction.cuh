@@ -195,6 +195,18 @@ __device__ inline void take_packs(
         take_items<Width, unroll, Index>(gathered, elements, items, pack * Width + shift, step * Width);
         gathered.round();
     }
+    if constexpr (Elements::lookups > 0) {
+        // Each load waits for that of an index: those that are left wait together, behind the end for the last pack.
+        if (pack >= end) return;
+        typename Elements::template Items<Width> items[unroll - 1];
+        load_packs<Width>(elements, items, [&](int u) { return offsets_of(min(pack + u * step, end - 1)); });
+#pragma unroll
+        for (int u = 0; u < unroll - 1; ++u, pack += step) {
+            const typename Elements::template Items<Width> one[1] = {items[u]};
+            if (pack < end) take_items<Width, 1, Index>(gathered, elements, one, pack * Width + shift, 0);
+        }
+        return;
+    }
 #pragma unroll 1
     for (; pack < end; pack += step) {
         typename Elements::template Items<Width> items[1];

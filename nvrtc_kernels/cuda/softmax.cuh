@@ -6,7 +6,7 @@
 //          sum together, which is rescaled for each pack by the largest element so far;
 // columns  inner > 1: a thread has a line, and neighbouring threads have neighbouring lines.
 //
-// The rows of the variant `rows` may be computed, and its results be gone on with: see fused_rows.cuh.
+// What the variants `rows` and `columns` read may be computed, and their results be gone on with: see fused_rows.cuh.
 
 #pragma once
 #include "exponentials.cuh"
@@ -122,16 +122,19 @@ __device__ void softmax_long(long long rows, long long n, const In* in, Out* out
 }
 
 template <bool Log, class W, class In, class Out>
-__device__ void softmax_columns(long long lines, long long n, long long inner, const In* in, Out* out) {
+__device__ void softmax_columns(long long lines, long long n, long long inner, In in, Out out) {
+    typedef typename ElementOf<Out>::Type Element;
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= lines) return;
     const long long start = line / inner * n * inner + line % inner;
-    Exponents<Out, W> own;
-    for (long long i = 0; i < n; ++i) own.add(W(to_compute(in[start + i * inner])));
+    Exponents<Element, W> own;
+    for (long long i = 0; i < n; ++i) own.add(W(to_compute(pack_of<1>(in + (start + i * inner)).items[0])));
     const W scale = softmax_scale<Log>(own.sum);
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        out[at] = to_element<Out>(softmax_of<Log, Out>(W(to_compute(in[at])), own.largest, scale));
+        const W result = softmax_of<Log, Element>(W(to_compute(element_of(in, at))), own.largest, scale);
+        const Pack<Element, 1> pack[1] = {{to_element<Element>(result)}};
+        store_packs(out + at, 0, pack);
     }
 }
 
@@ -194,17 +197,21 @@ __device__ void softmax_long_backward(
 
 template <bool Log, class W, class Grad, class Result, class Out>
 __device__ void softmax_columns_backward(
-    long long lines, long long n, long long inner, const Grad* grad, const Result* result, Out* out) {
+    long long lines, long long n, long long inner, Grad grad, const Result* result, Out out) {
+    typedef typename ElementOf<Out>::Type Element;
     const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (line >= lines) return;
     const long long start = line / inner * n * inner + line % inner;
     W total = 0;
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        total += Log ? W(to_compute(grad[at])) : W(to_compute(grad[at])) * W(to_compute(result[at]));
+        const W g = to_compute(pack_of<1>(grad + at).items[0]);
+        total += Log ? g : g * W(to_compute(result[at]));
     }
     for (long long i = 0; i < n; ++i) {
         const long long at = start + i * inner;
-        out[at] = to_element<Out>(softmax_gradient<Log>(W(to_compute(grad[at])), W(to_compute(result[at])), total));
+        const W g = to_compute(element_of(grad, at));
+        const Pack<Element, 1> pack[1] = {{to_element<Element>(softmax_gradient<Log>(g, W(to_compute(result[at])), total))}};
+        store_packs(out + at, 0, pack);
     }
 }

@@ -16,6 +16,7 @@ import numpy as np
 
 from drv.host.threads import share
 from nvrtc_kernels import fused_pointwise
+from nvrtc_kernels.fused_rows import Input
 
 from .code import assembled, function
 from .rows import bounds_of
@@ -60,38 +61,35 @@ class ChainLoop:
     @classmethod
     def of(cls, chain: Chain, name: str, rows: int, n: int, element: dtype) -> ChainLoop | None:
         """The loop over ``rows`` rows of ``n`` elements, of which those that it makes or goes on with are of dtype ``element``."""
-        repeated = {period // n for _, period in chain.inputs if period > n}
-        if (
-            chain.lookups
-            or len(repeated) > 1
-            or any(1 < period < n or period % n for _, period in chain.inputs if period > 1)
-        ):
+        repeated = {each.period // n for each in chain.inputs if each.period > n}
+        if chain.lookups or len(repeated) > 1 or not all(_has_loop(each, n) for each in chain.inputs):
             return None
         results, inputs, lines = list(chain.results), list(chain.inputs), chain.lines
         shared = None
         if not chain.value:
             lines = (f"const auto row = input{len(inputs)};", *lines)
-            inputs.append((element, 0))
+            inputs.append(Input(element))
         elif (chain.value, element) in results:
             shared = results.index((chain.value, element))
         else:
             results.append((chain.value, element))
         values, outputs = tuple(value for value, _ in results), [each for _, each in results]
         operation = fused_pointwise.Chain(name, lines, values, chain.scalars, chain.draws, chain.include)
-        described = fused_pointwise.on_host(operation, outputs, [each for each, _ in inputs])
+        described = fused_pointwise.on_host(operation, outputs, [each.dtype for each in inputs])
         if described is None:
             return None
         period = next(iter(repeated), 1)
         outer = [rows // period, period] if period > 1 else [rows]
-        accesses = [NEIGHBOURS] * len(results) + [SAME if each == 1 else NEIGHBOURS for _, each in inputs]
+        accesses = [NEIGHBOURS] * len(results)
+        accesses += [SAME if each.period == 1 or each.stretch > 1 else NEIGHBOURS for each in inputs]
         loop = function(*described, len(outer), tuple(accesses))
         if loop is None:
             return None
         numbers = [n, *outer]
-        for each, repeats in (*((each, 0) for each in outputs), *inputs):
-            row = 0 if 0 < repeats <= n else n * each.itemsize
+        for each, repeats, stretch, _ in (*map(Input, outputs), *inputs):
+            row = 0 if 0 < repeats <= n else each.itemsize * (n // stretch)
             steps = [0 if repeats else row * period, row] if period > 1 else [row]
-            numbers += [*steps, 0 if repeats == 1 else each.itemsize]
+            numbers += [*steps, 0 if repeats == 1 or stretch > 1 else each.itemsize]
         codes = tuple(str(code) for _, code in chain.scalars)
         sizes = len(chain.results), len(chain.inputs)
         return cls(loop, np.array(numbers, np.int64), *sizes, codes, chain.draws, shared)
@@ -101,6 +99,13 @@ class _Fixed(NamedTuple):
     """An argument that is the same in all calls."""
 
     value: int
+
+
+def _has_loop(operand: Input, n: int) -> bool:
+    """Whether a loop over rows of ``n`` elements reads an operand: it has one for each row, or repeats after some of them."""
+    if operand.stretch > 1:
+        return operand.stretch == n and operand.inner == 1 and not operand.period
+    return operand.period <= 1 or not operand.period % n
 
 
 #: Of an argument of a loop, behind the first and last row: its type in LLVM, and what it is: an argument of a call by its position,

@@ -89,7 +89,7 @@ class HostRowKernel:
     )
 
     @property
-    def largest(self) -> int:
+    def chain_itemsize(self) -> int:
         """Bytes of the widest elements that chains may have."""
         return 8
 

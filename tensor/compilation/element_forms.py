@@ -11,13 +11,13 @@ from nvrtc_kernels.normalization import statistics_type
 from tensor.core.dtypes import promotion as rules
 from tensor.core.plans.copies import COPIED, COPY
 from tensor.operations.indexing.advanced_indexing import READ, selection_of
-from tensor.operations.losses.classification import NLL
+from tensor.operations.losses.classification import NLL, NLL_GRADIENT
 from tensor.operations.normalization.batch_normalization import APPLY, INPUT_GRADIENT
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.random.dropout import DROPOUT
 
 from .elements import LETTERS, Element, Gather
-from .likelihoods import likelihood_of
+from .likelihoods import likelihood_gradient_of, likelihood_of
 from .tape import Ref
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def element_of(step: Step) -> Element | None:
         return _gathered(step)
     if operation is NLL:
         return likelihood_of(step)
+    if operation is NLL_GRADIENT:
+        return likelihood_gradient_of(step)
     if operation is APPLY or operation is INPUT_GRADIENT:
         return _of_channels(step)
     if operation is COPY or (isinstance(operation, Pointwise) and step.key[1] is not None):

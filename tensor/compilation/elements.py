@@ -105,6 +105,8 @@ class Element:
         What it is read by, if it is read by indices.
     shown : tuple of (Ref, Ref)
         Operands that are broadcast in another way than their shapes say, each with the tensor that was recorded.
+    numbered : bool
+        Whether its code reads ``number``, the place of an element of the result in row-major order.
     """
 
     step: Step
@@ -120,6 +122,20 @@ class Element:
     numbers: tuple[tuple[str, str, Any], ...] = ()
     gathers: tuple[Gather, ...] = ()
     shown: tuple[tuple[Ref, Ref], ...] = ()
+    numbered: bool = False
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it depends on the places of elements, as those that random words are drawn by."""
+        return self.numbered or self.drop is not None
+
+    def values(self) -> list[Ref]:
+        """Operands in memory that its code has the values of, beside those that it is read by."""
+        return [
+            each
+            for letter, each in zip(LETTERS, self.operands, strict=False)
+            if type(each) is Ref and re.search(rf"\b{letter}_?\b", self.code)
+        ]
 
     def inputs(self) -> list[Ref]:
         """Operands in memory."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels.lookups import bounds_of
 from nvrtc_kernels.reduction_groups import Task
 from tensor.core.base import maker
 from tensor.operations.scratch import launch_reduction
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from nvrtc_kernels.layouts import Ints
+    from nvrtc_kernels.lookups import Lookup
 
     from .elements import Element
     from .reduction_parts import Reduced
@@ -52,6 +54,9 @@ class _Kernel:
         self.produced: list[tuple[Ref, Ints, str]] = []
         self.written: list[tuple[Ref, Ints, str]] = []
         self.read: list[tuple[Ref, Ints, str]] = []
+        #: Which of what is read is read by indices, and what says that these are wrong.
+        self._tables: list[int] = []
+        self.declarations: list[str] = []
 
     def elements(self) -> list[Element]:
         """All elements, in order."""
@@ -96,7 +101,11 @@ class _Kernel:
         count = 0
         for chain in self.chains:
             shape = chain[-1].out.layout.shape
-            for ref in inputs_of(chain):
+            for gather in (gather for element in chain for gather in element.gathers):
+                # Another chain may read the same table by other indices.
+                text.names.pop(gather.table, None)
+            inputs = inputs_of(chain)
+            for ref in inputs:
                 whole = results.get(ref.buffer)
                 if whole is not None:
                     text.names[ref] = f"reduced{reduced.results.index(whole)}"
@@ -105,6 +114,7 @@ class _Kernel:
                     assert strides is not None
                     text.names[ref] = f"beside{len(self.read)}"
                     self.read.append((ref, strides, ""))
+            self._look_up(inputs, lookups_of(chain, inputs))
             written = written_of(chain, self._members, self._uses)
             for element in chain:
                 name, count = f"after{count}", count + 1
@@ -121,8 +131,29 @@ class _Kernel:
         loads = [
             f"const auto beside{number} = out{first + number}[at[{first + number}]];"
             for number in range(len(self.read))
+            if number not in self._tables
+        ]
+        loads += [
+            f"const auto* table{number} = out{first + number} + at[{first + number}];"
+            for number in self._tables
         ]
         return [*loads, *lines]
+
+    def _look_up(self, inputs: Sequence[Ref], lookups: Sequence[Lookup]) -> None:
+        """Lines that read tables among ``inputs``, of the values of indices, of which some may be results of the reduction."""
+        prefix = f"After{len(self.declarations)}"
+        self.declarations += bounds_of(lookups, prefix)
+        terms: dict[int, list[str]] = {}
+        for number, each in enumerate(lookups):
+            position = each.checked(
+                self.text.names[inputs[each.index]], f"{prefix}Bounds{number}", "long long"
+            )
+            terms.setdefault(each.table, []).append(f"{position} * {each.step}")
+        for table, added in terms.items():
+            name = self.text.names[inputs[table]]
+            number = int(name.removeprefix("beside"))
+            self._tables.append(number)
+            self.text.lines.append(f"const auto {name} = table{number}[{' + '.join(added)}];")
 
 
 def fused_reduction(
@@ -143,6 +174,7 @@ def fused_reduction(
     )
     text.lines = [*before, *after]
     headers = [*includes_of(everything, text), *reducer.include.split(), "separate_values.cuh"]
+    headers += ["checked_index.cuh"] if kernel.declarations else []
     halves = all(ref.layout.dtype.cuda in _HALF for ref in reduced.results)
     along = [*kernel.produced, *kernel.written, *kernel.read]
     combined = replace(
@@ -157,6 +189,7 @@ def fused_reduction(
         epilogue=tuple(after),
         include=" ".join(dict.fromkeys(headers)),
         lookups=lookups_of(kernel.before, kernel.inputs),
+        declarations=tuple(kernel.declarations),
     )
     task = Task(
         combined,

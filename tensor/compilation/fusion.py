@@ -203,8 +203,10 @@ def _obstacle(members: Sequence[int], elements: dict[int, Element], uses: Uses) 
     if len(draws) > 1:
         return "a kernel draws random numbers once"
     layout = last.out.layout
-    if draws and not (layout.contiguous and layout.shape == draws[0].out.layout.shape):
-        return "random numbers are drawn in row-major order"
+    if any(each.is_in_order for each in parts) and not (
+        layout.contiguous and all(each.out.layout.shape == layout.shape for each in parts if each.is_in_order)
+    ):
+        return "it depends on the places of its elements"
     reason = obstacle_of_gathers(parts)
     if reason is not None:
         return reason
@@ -311,7 +313,8 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
     ]
     device_state: Any = target.device_state
     lookups = lookups_of(elements, inputs)
-    if draw is None and len(outs) == 1 and len(inputs) <= len(LETTERS) and not lookups:
+    in_order = any(element.is_in_order for element in elements)
+    if not in_order and len(outs) == 1 and len(inputs) <= len(LETTERS) and not lookups:
         lines = [f"const auto input{number} = {LETTERS[number]}_;" for number in range(len(inputs))]
         code = "".join(f"            {line}\n" for line in (*lines, *text.lines, f"return {written[0]};"))
         code = f"[&] {{\n{code}        }}()"

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels.losses import statistics_type
 from tensor.operations.losses.classification import MEAN, NLL
 
-from .elements import Element, Gather
+from .elements import LETTERS, Element, Gather
 from .tape import Ref, refs
 from .uses import Uses
 
@@ -137,4 +138,57 @@ def likelihood_of(step: Step) -> Element | None:
         numbers=(("ignored", "q", sizes.ignored),),
         gathers=tuple(gathers),
         shown=tuple(shown),
+    )
+
+
+def likelihood_gradient_of(step: Step) -> Element | None:
+    """The gradient of log-probabilities, which is not 0 at targets alone; ``None`` on the CPU.
+
+    The expressions are those of ``nll_backward`` in ``cuda/losses.cuh``.
+    """
+    _, grad_layout, layout, _, sizes = step.key
+    grad, total, target, weight = step.arguments
+    if not layout.device_state.is_cuda or not layout.numel or step.result.offset:
+        return None
+    classes = min(1, len(layout.shape) - 1)
+    strides = [*target.layout.strides]
+    strides.insert(classes, 0)
+    shape = tuple(1 if axis == classes else size for axis, size in enumerate(layout.shape))
+
+    def of_lines(ref: Ref) -> Ref:
+        return Ref(ref.buffer, ref.layout.with_strides(shape, tuple(strides)), ref.offset)
+
+    index = of_lines(target)
+    operands = [index, of_lines(grad) if grad_layout.shape else grad]
+    shown = [(index, target), (operands[1], grad)]
+    gathers: tuple[Gather, ...] = ()
+    value = "b"
+    if total is not None:
+        operands.append(total)
+        value = "b / c"
+    own = "Compute(1)"
+    if weight is not None:
+        own = LETTERS[len(operands)]
+        table = Ref(
+            weight.buffer, weight.layout.with_strides(layout.shape, (0,) * len(layout.shape)), weight.offset
+        )
+        gathers = (Gather(table, index, sizes.classes, 1, sizes.classes, False, _BOUNDS, 0, sizes.ignored),)
+        operands.append(table)
+        shown.append((table, weight))
+    number = "number" if layout.numel >= 1 << 32 else "static_cast<unsigned int>(number)"
+    if sizes.inner > 1:
+        number = f"{number} / {sizes.inner}u"
+    is_target = f"a_ != ignored && static_cast<long long>({number} % {sizes.classes}u) == a_"
+    compute = statistics_type(layout.dtype)
+    return Element(
+        step,
+        compute,
+        layout.dtype,
+        f"{is_target} ? -({own}) * ({value}) : Compute(0)",
+        tuple(operands),
+        step.result,
+        numbers=(("ignored", "q", sizes.ignored),),
+        gathers=gathers,
+        shown=tuple(shown),
+        numbered=True,
     )

@@ -12,8 +12,8 @@ from nvrtc_kernels.reduction_source import CTYPES, MOST_INPUTS
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.reduction import Reduction
 
-from .elements import inputs_of, obstacle_of_gathers
-from .reduction_parts import operands_of, reduced_of, written_of
+from .elements import inputs_of, lookups_of, obstacle_of_gathers
+from .reduction_parts import is_cut, operands_of, reduced_of, written_of
 from .tape import Ref
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _is_computed_twice(
     large = sum(each.layout.numel * 2 > ref.layout.numel for each in inputs)
     return (
         element.out == ref
-        and element.drop is None
+        and not element.is_in_order
         and not element.gathers
         and not element.options
         and len(others) > 0
@@ -138,13 +138,16 @@ def _obstacle_before(
         for each in parts
     ):
         return "its kernel has other results"
-    if any(each.drop is not None for each in parts):
-        return "it draws random numbers"
+    if any(each.is_in_order for each in parts):
+        return "it depends on the places of its elements"
     reason = obstacle_of_gathers(everything, reduced.operands)
     if reason is not None:
         return reason
     if not 1 <= len(inputs) <= MOST_INPUTS:
         return f"a reduction reads 1 to {MOST_INPUTS} tensors"
+    lookups = lookups_of(everything, inputs)
+    if lookups and is_cut(reduced, inputs, lookups) and not is_cut(reduced, reduced.operands):
+        return "as much that indices read would be shared by blocks, whose sums take another kernel"
     outs = {each.out.buffer: each.out for each in parts}
     if any(ref != outs.get(ref.buffer, ref) for ref in reduced.operands):
         return "it is read as another shape or another part"
@@ -211,10 +214,8 @@ def _obstacle_after(
     results = {ref.buffer: ref for ref in reduced.results}
     if last.layout.numel != reduced.rows:
         return "it has another number of elements"
-    if any(element.drop is not None for element in chain):
-        return "it draws random numbers"
-    if any(element.gathers for element in chain):
-        return "it is read by an index"
+    if any(element.is_in_order for element in chain):
+        return "it depends on the places of its elements"
     if any(element.options for element in chain):
         return "its kernel has options of its own"
     if any(_has_complex_number(element) for element in chain):

@@ -10,6 +10,7 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import losses as loss_kernels
 from nvrtc_kernels import normalization as norm_kernels
 from nvrtc_kernels import reducers
+from nvrtc_kernels.reduction_work import collapsed, work_for
 from tensor.operations.losses.classification import MEAN
 from tensor.operations.losses.loss import Loss
 from tensor.operations.normalization.batch_normalization import MOMENTS, SUMS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from nvrtc_kernels.layouts import Ints
+    from nvrtc_kernels.lookups import Lookup
     from nvrtc_kernels.reducers import Reducer
 
     from .elements import Element
@@ -100,6 +102,16 @@ class Reduced:
         if layout.contiguous and layout.numel == prod(rows) == prod(shape):
             return strides_of.contiguous_strides(rows)
         return None
+
+
+def is_cut(reduced: Reduced, inputs: Sequence[Ref], lookups: tuple[Lookup, ...] = ()) -> bool:
+    """Whether blocks share a row of a reduction of ``inputs``, and another kernel combines what they have."""
+    strides = [
+        strides_of.broadcast_strides(ref.layout.shape, ref.layout.strides, reduced.shape) for ref in inputs
+    ]
+    in_order = reduced.reducer.with_indices
+    rows = collapsed(reduced.shape, reduced.axes, [], strides, keep_order=in_order, lookups=lookups)
+    return work_for(rows, [ref.layout.itemsize for ref in inputs])[0].chunks > 1
 
 
 def reduced_of(step: Step) -> Reduced | None:

@@ -28,7 +28,7 @@ from tensor.operations.normalization import softmax
 from tensor.operations.products.linear import LINEAR, TIMES
 from tensor.operations.reductions.sums import MEAN, SUM
 
-from .elements import Fused, Text, includes_of, inputs_of, name_of, recorded
+from .elements import Fused, Text, includes_of, inputs_of, lookups_of, name_of, recorded
 from .tape import Launch, Ref, Step, refs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels.normalization import GradientsKernel
     from tensor.core.layout import Layout
 
-    from .elements import Element, Gather
+    from .elements import Element
     from .uses import Uses
 
 #: Tensors that are read by chains before and after rows, at most, and written.
@@ -368,29 +368,23 @@ def _obstacle(
             return "its kernel has options of its own"
         if last.layout.numel != ref.layout.numel or not (last.layout.contiguous and ref.layout.contiguous):
             return "its elements are not those of the rows, in their order"
-        if any(
-            element.drop is not None and element.out.layout.shape != last.layout.shape for element in chain
-        ):
-            return "random numbers are drawn in row-major order"
+        if any(element.is_in_order and element.out.layout.shape != last.layout.shape for element in chain):
+            return "it depends on the places of its elements"
         gathers = [gather for element in chain for gather in element.gathers]
-        if any(gather.number for gather in gathers):
-            return "it is read by several indices"
-        indices = {gather.index for gather in gathers}
-        elements_of_rows = {each for element in chain for each in (*element.inputs(), element.out)} - indices
-        widest = max(each.layout.itemsize for each in elements_of_rows)
-        if widest > rows.kernel.largest:
-            return "its elements are wider than the rows'"
+        if any(rows.target_buffer in (each.table.buffer, each.index.buffer) for each in gathers):
+            return "it reads other elements of what the rows give"
         inputs = [each for each in inputs_of(chain) if each.buffer != rows.target_buffer]
         if len(inputs) > _MOST_INPUTS or len(_written(chain, there, uses)) > _MOST_RESULTS:
             return "one kernel would read or write too much"
-        if any(each in element.inputs() for element in chain if not element.gathers for each in indices):
-            return "it goes on with an index"
-        if any(rows.target_buffer in (each.table.buffer, each.index.buffer) for each in gathers):
-            return "it reads other elements of what the rows give"
-        if any(_period(each, last) is None for each in inputs if each not in indices) or any(
-            _lookup(gather, inputs, last) is None for gather in gathers
-        ):
+        repetitions = {each: _repetition(each, last) for each in inputs}
+        if None in repetitions.values():
             return "what it reads lies in another way"
+        values = {ref for element in chain for ref in element.values()}
+        packs = [ref for ref, each in repetitions.items() if each and each.alike == 1 and ref in values]
+        tables = [gather.table for gather in gathers]
+        widest = max(each.layout.itemsize for each in (*packs, *tables, *(part.out for part in chain)))
+        if widest > rows.kernel.chain_itemsize:
+            return "its elements are wider than the rows'"
     if before and not _is_same(chains[0][-1].out, rows.source):
         return "it is read as another shape or another part"
     own = {element.out.buffer for chain in chains for element in chain}
@@ -426,49 +420,31 @@ def _is_same(one: Ref, other: Ref) -> bool:
     )
 
 
-def _period(ref: Ref, target: Ref) -> int | None:
-    """After how many elements of ``target``, in order, those of ``ref`` repeat; 0 if they do not, ``None`` if they lie otherwise."""
-    shape = target.layout.shape
-    strides = strides_of.broadcast_strides(ref.layout.shape, ref.layout.strides, shape)
+def _repetition(ref: Ref, target: Ref) -> kernels.Input | None:
+    """How ``ref`` is read for the elements of ``target`` in order; ``None`` if it lies in another way."""
+    layout, shape = ref.layout, target.layout.shape
+    strides = strides_of.broadcast_strides(layout.shape, layout.strides, shape)
     sizes = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
-    period = 1
-    while sizes and sizes[-1][1] == period:
-        period *= sizes.pop()[0]
+    if not any(stride for _, stride in sizes):
+        return kernels.Input(layout.dtype, 1)
+    inner = _taken(sizes, 1)
+    if not sizes:
+        return kernels.Input(layout.dtype)
+    stretch = _taken(sizes, 0)
+    if not sizes:
+        return kernels.Input(layout.dtype, inner)
+    period = _taken(sizes, inner)
     if any(stride for _, stride in sizes):
         return None
-    return period if sizes else 0
+    return kernels.Input(layout.dtype, period if sizes else 0, stretch, inner)
 
 
-def _lookup(gather: Gather, inputs: Sequence[Ref], target: Ref) -> kernels.Lookup | None:
-    """What a chain of ``inputs`` is told of a gather.
-
-    ``None`` if the table does not consist of rows without gaps, or not of theirs, or if there is an index that names none.
-    """
-    columns = _period(gather.table, target)
-    if not columns or columns != gather.step or gather.ignored is not None:
-        return None
-    shape = target.layout.shape
-    strides = strides_of.broadcast_strides(gather.index.layout.shape, gather.index.layout.strides, shape)
-    axis, elements = len(shape), 1
-    while axis and elements < columns:
-        axis -= 1
-        elements *= shape[axis]
-    if elements != columns or any(strides[axis:]):
-        return None
-    rows = target.layout.with_strides(shape[:axis], strides_of.contiguous_strides(shape[:axis]))
-    index = gather.index.layout.with_strides(shape[:axis], strides[:axis])
-    period = _period(Ref(gather.index.buffer, index, gather.index.offset), Ref(target.buffer, rows, 0))
-    if period is None:
-        return None
-    return kernels.Lookup(
-        inputs.index(gather.table),
-        inputs.index(gather.index),
-        columns,
-        period,
-        gather.size,
-        gather.wrap,
-        gather.bounds,
-    )
+def _taken(sizes: list[tuple[int, int]], stride: int) -> int:
+    """How many elements there are along the last dimensions that follow one another in steps of ``stride``; these are taken away."""
+    count = 1
+    while sizes and sizes[-1][1] == stride * count:
+        count *= sizes.pop()[0]
+    return count
 
 
 def _chain(
@@ -489,17 +465,16 @@ def _chain(
     if not comes_before and rows.target is not None and is_needed(rows.target):
         results.insert(0, (rows.target, "row"))
     draws = any(element.drop is not None for element in elements)
-    gathers = dict.fromkeys(gather for element in elements for gather in element.gathers)
-    lookups = (_lookup(gather, inputs, last.out) for gather in gathers)
+    repetitions = (_repetition(ref, last.out) for ref in inputs)
     chain = kernels.Chain(
         tuple(text.lines),
-        tuple((ref.layout.dtype, _period(ref, last.out) or 0) for ref in inputs),
+        tuple(each for each in repetitions if each is not None),
         tuple((name, ref.layout.dtype) for ref, name in results),
         (*((("seed", "Q"), ("call", "Q")) if draws else ()), *text.scalars),
         text.names[last.out] if comes_before else "",
         draws,
         tuple(includes_of(elements, text)),
-        tuple(each for each in lookups if each is not None),
+        lookups_of(elements, inputs),
     )
     return chain, inputs, [ref for ref, _ in results], text.numbers
 

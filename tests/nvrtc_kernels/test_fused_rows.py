@@ -7,7 +7,7 @@ import pytest
 import drv
 from drv.simulator.timing.machine_code.assembling import assemble, available
 from nvrtc_kernels.dtypes import bfloat16, float32
-from nvrtc_kernels.fused_rows import Chain, source
+from nvrtc_kernels.fused_rows import Chain, Input, source
 from nvrtc_kernels.normalization import Rows, row_kernel
 from nvrtc_kernels.program import INCLUDE
 from nvrtc_kernels.rows import team
@@ -17,7 +17,7 @@ _BEFORE = Chain(
         "const float value0 = random_word(seed, call, number) < below ? to_compute(input0) : 0.0f;",
         "const float value1 = separate(value0 + to_compute(input1)) + to_compute(input2);",
     ),
-    ((bfloat16, 0), (float32, 0), (float32, 384)),
+    (Input(bfloat16), Input(float32), Input(float32, 384)),
     (("value1", float32),),
     (("seed", "Q"), ("call", "Q"), ("below", "Q")),
     "value1",

@@ -46,12 +46,13 @@ def _reducer(rows: int, columns: int, reach: int = 0) -> Reducer:
 
 @pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize(
-    ("rows", "columns", "reach", "lead"), [(5, 3, 1 << 31, 0), (40, 16, 0, 1), (300, 24, 0, 0)]
+    ("rows", "columns", "reach", "lead"),
+    [(5, 3, 1 << 31, 0), (40, 16, 0, 1), (300, 24, 0, 0), (1500, 1, 0, 0), (2901, 1, 0, 0)],
 )
 def test_sums_of_rows_that_an_index_says(
     device: drv.Device, dims: tuple[int, ...], rows: int, columns: int, reach: int, lead: int
 ) -> None:
-    """In packs and, where the table begins between them, in elements; with offsets of 32 and of 64 bits."""
+    """In packs and, where the table begins between them, in elements; with offsets of 32 and of 64 bits, and in large blocks."""
     random = np.random.default_rng(rows)
     table, factors = (random.standard_normal((size, columns)).astype(np.float32) for size in (_ROWS, rows))
     index = random.integers(-_ROWS, _ROWS, rows)

@@ -88,3 +88,41 @@ def test_elements_that_two_indices_name(schedule: None) -> None:
     for _ in range(2):
         results = [tensor.autograd.grad(each(x, rows, columns), x)[0] for each in (compiled, function)]
         tensor.testing.assert_close(*results)
+
+
+def test_a_step_with_logits_of_images(schedule: None) -> None:
+    """Cross entropy along channels, whose logits, read elsewhere too, its kernel computes and writes."""
+    x = tensor.randn(3, 6, 5, 4, device="cuda", requires_grad=True)
+
+    def function(bias: tensor.Tensor, target: tensor.Tensor) -> tuple[tensor.Tensor, tensor.Tensor]:
+        logits = (x + bias).tanh() * 2
+        return functional.cross_entropy(logits, target, label_smoothing=0.1) * 3, logits.argmax(1)
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(3):
+        bias, target = tensor.randn(6, 1, 1, device="cuda"), tensor.randint(0, 6, (3, 5, 4), device="cuda")
+        outcomes = []
+        for each in (compiled, function):
+            loss, best = each(bias, target)
+            outcomes.append((loss, best, *tensor.autograd.grad(loss, x)))
+        for one, other in zip(*outcomes, strict=True):
+            tensor.testing.assert_close(one, other)
+
+
+def test_rows_that_several_indices_name_and_what_they_read_after_reductions(schedule: None) -> None:
+    table, bias = (tensor.randn(*shape, device="cuda", requires_grad=True) for shape in ((7, 5, 16), (16,)))
+
+    def function(x: tensor.Tensor, rows: tensor.Tensor, columns: tensor.Tensor) -> tensor.Tensor:
+        hidden = functional.layer_norm(table[rows, columns] * x, (16,))
+        return functional.softmax(hidden + x, -1).amax(1) * bias[columns] + bias[hidden.argmax(1)]
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        x = tensor.randn(30, 16, device="cuda")
+        rows, columns = (tensor.randint(0, size, (30,), device="cuda") for size in (7, 5))
+        outcomes = []
+        for each in (compiled, function):
+            result = each(x, rows, columns)
+            outcomes.append((result, *tensor.autograd.grad(result.sum(), (table, bias))))
+        for one, other in zip(*outcomes, strict=True):
+            tensor.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

@@ -256,3 +256,91 @@ def test_a_reduction_of_an_index_that_is_no_row_fails() -> None:
         compiled(table, index + 6)
         tensor.cuda.synchronize()
     drv.reset()
+
+
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+@pytest.mark.parametrize("index_dtype", [tensor.int64, tensor.int32])
+def test_what_goes_on_with_reductions_reads_by_indices(dtype: Any, index_dtype: Any) -> None:
+    """By one and by several, by what the reduction gives, negative ones, and one table by several chains."""
+
+    def function(x: Any, images: Any, table: Any, bias: Any, rows: Any, columns: Any, negative: Any) -> Any:
+        mean = x.mean(1)
+        return (
+            mean * table[rows, columns],
+            mean - table[columns, negative].relu(),
+            bias[x.argmax(1)] * 2,
+            images.amax((2, 3)) + table[:, :5][rows] * 3,
+            (x * 2).sum(1).sqrt() + bias.index_select(0, rows),
+        )
+
+    operands = (
+        _randn(6, 9, dtype=dtype).abs(),
+        _randn(6, 5, 4, 3, dtype=dtype),
+        _randn(7, 7, dtype=dtype),
+        _randn(9, dtype=dtype),
+        *(_indices(6, most=7, dtype=index_dtype) for _ in range(2)),
+        _indices(6, most=7, dtype=index_dtype) - 7,
+    )
+    text = _compiled(function, *operands, exact=False)
+    assert text.startswith("forward: 18 operations in 4 calls"), text
+    for name in ("mean", "argmax", "amax", "mul_sum_sqrt"):
+        assert f"fused_{name}_advanced_indexing_read" in text, text
+
+
+def test_an_index_that_a_reduction_gives_is_checked(capfd: pytest.CaptureFixture[str]) -> None:
+    compiled = tensor.compile(lambda x, table: table[x.argmax(1)] * 2, fullgraph=True)
+    x = _randn(6, 8)
+    x[:, 5:] = -9.0
+    assert "forward: 3 operations in 1 calls" in compiled.explain(x, _randn(5))
+    x[4, 7] = 9.0
+    with pytest.raises(drv.DeviceAssertError, match="kernel 'fused_argmax_advanced_indexing_read_mul"):
+        compiled(x, _randn(5))
+        tensor.cuda.synchronize()
+    assert "index 7 is out of bounds for dimension 0 with size 5" in capfd.readouterr().out
+    drv.reset()
+
+
+def test_a_table_that_is_written_is_read_before() -> None:
+    def function(x: Any, table: Any, index: Any) -> Any:
+        table += x.sum(1) * table[index]
+        return table * 2
+
+    text = _compiled(function, _randn(6, 8), _randn(6), _indices(6, most=6), exact=False)
+    assert "of what is written in place" in text, text
+
+
+@pytest.mark.parametrize("columns", [8, 5, 12])
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+def test_several_indices_before_and_after_rows(columns: int, dtype: Any) -> None:
+    """Rows of a table that two indices name, with gaps between them, elements, and an index for each sequence."""
+
+    def function(x: Any, table: Any, gaps: Any, rows: Any, others: Any, elements: Any) -> Any:
+        return (
+            functional.softmax(table[rows, others] * 2 + x, -1),
+            functional.layer_norm(x * table[others, rows], (columns,)) - gaps[:, ::2][rows, others],
+            functional.softmax(x + 1, -1) * table[rows[:, None], others[:, None], elements],
+            functional.rms_norm(table[rows[:, None], elements[:1], 0] + x, (columns,)),
+        )
+
+    operands = (
+        _randn(6, columns, dtype=dtype),
+        _randn(7, 7, columns, dtype=dtype),
+        _randn(7, 14, columns, dtype=dtype),
+        _indices(6, most=7),
+        _indices(6, most=7) - 7,
+        _indices(6, columns, most=min(columns, 7)),
+    )
+    text = _compiled(function, *operands)
+    assert "by several indices" not in text, text
+    assert text.startswith("forward: 16 operations in 4 calls"), text
+
+
+def test_which_of_several_indices_of_rows_is_outside(capfd: pytest.CaptureFixture[str]) -> None:
+    compiled = tensor.compile(lambda x, rows, others: x[rows, others].softmax(-1), fullgraph=True)
+    x, rows, others = _randn(6, 5, 8), _indices(4, most=6), _indices(4, most=5)
+    assert "forward: 2 operations in 1 calls" in compiled.explain(x, rows, others)
+    with pytest.raises(drv.DeviceAssertError, match="kernel 'fused_advanced_indexing_read_softmax"):
+        compiled(x, rows, others + 5)
+        tensor.cuda.synchronize()
+    assert "is out of bounds for dimension 1 with size 5" in capfd.readouterr().out
+    drv.reset()

@@ -87,3 +87,76 @@ def test_steps_of_a_classifier(schedule: None) -> None:
         losses = [each(target) for each in (compiled, function)]
         tensor.testing.assert_close(*losses)
         tensor.testing.assert_close(*(tensor.autograd.grad(each, x)[0] for each in losses))
+
+
+@pytest.mark.parametrize("shape", [(7,), (6, 8), (3, 4, 5), (2, 5, 3, 4)])
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_gradients_are_part_of_what_goes_on_with_them(
+    device: drv.Device, shape: tuple[int, ...], dtype: Any, reduction: str
+) -> None:
+    """Of the derivative of log-softmax, along the last dimension and others, and of chains, with weights and without."""
+    dim = min(1, len(shape) - 1)
+
+    def function(x: Any, target: Any, weight: Any) -> Any:
+        log_p = functional.log_softmax(x * 2, dim)
+        return functional.nll_loss(log_p, target, weight, ignore_index=1, reduction=reduction)
+
+    target = _targets(*shape[:dim], *shape[dim + 1 :], classes=shape[dim], ignored=1)
+    if len(shape) == 1:
+        target = tensor.tensor(2, device="cuda")
+    x, weight = _randn(*shape, grad=True, dtype=dtype), _randn(shape[dim], dtype=dtype).abs()
+    backward = _compiled(function, x, target, weight, exact=False).split("backward: ")[1]
+    assert backward.split(" in ")[1].startswith("1 calls"), backward
+    assert "classification_nll_gradient_softmax" in backward, backward
+
+    def chain(x: Any, target: Any) -> Any:
+        return functional.nll_loss(x * 0.5, target, ignore_index=1, reduction=reduction)
+
+    backward = _compiled(chain, x, target, exact=False).split("backward: ")[1]
+    assert backward.startswith("2 operations in 1 calls"), backward
+
+
+def test_gradients_that_stay_apart_say_why(device: drv.Device) -> None:
+    """Whatever depends on where an element lies is no part of reductions, or of what is transposed."""
+
+    def function(x: Any, bias: Any, target: Any) -> Any:
+        return functional.nll_loss(x + bias, target)
+
+    operands = _randn(6, 5), _randn(5, grad=True), _targets(6, classes=5)
+    text = _compiled(function, *operands, exact=False)
+    assert "it depends on the places of its elements" in text, text
+
+    def turned(x: Any, target: Any) -> Any:
+        return functional.nll_loss(x.t() * 2, target)
+
+    _compiled(turned, _randn(5, 6, grad=True), _targets(6, classes=5), exact=False)
+
+
+def test_steps_of_a_segmentation(schedule: None) -> None:
+    """Log-probabilities along the channels of images, with temperature and weights: one kernel each way but for the mean."""
+    x, weight = _randn(4, 7, 6, 5, grad=True), _randn(7).abs()
+
+    def function(target: Any, temperature: Any) -> Any:
+        return functional.nll_loss(functional.log_softmax(x / temperature, 1), target, weight)
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        target, temperature = _targets(4, 6, 5, classes=7), _randn(7, 1, 1).abs() + 1
+        losses = [each(target, temperature) for each in (compiled, function)]
+        tensor.testing.assert_close(*losses)
+        tensor.testing.assert_close(*(tensor.autograd.grad(each, x)[0] for each in losses))
+
+
+@pytest.mark.parametrize(("count", "calls"), [(900, 1), (2900, 1), (5000, 2), (16500, 1)])
+def test_what_blocks_would_share_for_the_lookup_alone_stays_apart(
+    device: drv.Device, count: int, calls: int
+) -> None:
+    """A mean of so few losses takes one block, which takes no longer with a kernel before it than blocks that share the lookup."""
+
+    def function(x: Any, target: Any) -> Any:
+        return functional.nll_loss(x, target, reduction="none").mean()
+
+    text = _compiled(function, _randn(count, 3), _targets(count, classes=3), exact=False)
+    assert _calls(text) == [calls], text
+    assert ("would be shared by blocks" in text) == (calls == 2), text

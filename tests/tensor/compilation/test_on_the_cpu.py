@@ -255,14 +255,16 @@ def test_rows_with_chains_are_one_call(name: str, shape: tuple[int, ...]) -> Non
     ], lines
 
 
-def test_rows_of_other_types_and_what_repeats_within_a_row() -> None:
+def test_rows_of_other_types_and_what_repeats_within_a_row_or_stands_for_one() -> None:
     def function(x: Any, part: Any) -> Any:
         return functional.layer_norm(x + part, x.shape[-2:]) * 2
 
     for dtype, shape, calls in (
         (tensor.float64, (6, 7), 1),
         (tensor.float32, (1,), 1),
+        (tensor.float32, (40, 1, 1), 1),
         (tensor.float32, (7,), 3),
+        (tensor.float32, (6, 1), 3),
         (tensor.bfloat16, (6, 7), 3),
     ):
         x, part = tensor.randn(40, 6, 7).to(dtype), tensor.randn(*shape).to(dtype)

@@ -163,3 +163,78 @@ def test_what_rows_read_is_written_afterwards() -> None:
         return z, h
 
     _compiled(function, _randn(4, 8), _randn(4, 8))
+
+
+@pytest.mark.parametrize("columns", [8, 5, 64])
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+def test_operands_with_an_element_for_each_row(columns: int, dtype: Any) -> None:
+    """Also one for a part of a row, one for the rows of a sequence, and rows that heads have in common."""
+
+    def function(x: Any, of_rows: Any, of_sequences: Any, mask: Any, parts: Any) -> Any:
+        return (
+            functional.layer_norm(x * of_rows + 1, (columns,)) * of_sequences,
+            functional.softmax(x * of_sequences + mask, -1) - of_rows,
+            functional.rms_norm(x + parts, (6, columns)),
+        )
+
+    shape = (3, 4, 6, columns)
+    operands = (
+        _randn(*shape, dtype=dtype),
+        _randn(3, 4, 6, 1, dtype=dtype),
+        _randn(3, 1, 1, 1, dtype=dtype),
+        _randn(3, 1, 6, columns, dtype=dtype),
+        _randn(6, 1, dtype=dtype),
+    )
+    text = _compiled(function, *operands)
+    assert text.startswith("forward: 10 operations in 3 calls"), text
+    assert "lies in another way" not in text, text
+
+
+def test_operands_that_lie_in_another_way_stay_apart() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return functional.softmax(x + y[::2], -1), functional.softmax(x * y[:6].t(), -1)
+
+    text = _compiled(function, _randn(6, 6, 6), _randn(12, 6))
+    assert text.count("what it reads lies in another way") == 2, text
+
+
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16, tensor.float64])
+def test_softmax_along_another_dimension(dtype: Any) -> None:
+    def function(x: Any, bias: Any) -> Any:
+        h = x * bias[:, None]
+        return (
+            functional.dropout(functional.softmax(h, 1), 0.2),
+            functional.log_softmax(x.relu(), 0) + 1,
+            h.cumsum(0),
+        )
+
+    text = _compiled(function, _randn(4, 6, 9, grad=True, dtype=dtype), _randn(6, dtype=dtype))
+    assert text.startswith("forward: 7 operations in 3 calls"), text
+    assert "fused_dropout_operation_softmax_softmax_gradient" in text, text
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 3, 4), (3, 5, 6)])
+@pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+def test_cross_entropy_along_channels(shape: tuple[int, ...], dtype: Any) -> None:
+    """Logits of images: a bias for each channel, a cap, weights, smoothed labels; they are read elsewhere, too."""
+    target = tensor.randint(0, shape[1], (shape[0], *shape[2:]), device="cuda")
+    target[0, 1] = -100
+
+    def function(x: Any, bias: Any, target: Any, weights: Any) -> Any:
+        logits = (x + bias.view(-1, *[1] * (x.ndim - 2))).tanh() * 3
+        return functional.cross_entropy(logits, target, weights, label_smoothing=0.1), logits.argmax(1)
+
+    operands = _randn(*shape, grad=True, dtype=dtype), _randn(shape[1], dtype=dtype)
+    forward, backward = _compiled(
+        function, *operands, target, _randn(shape[1], dtype=dtype).abs(), exact=False
+    ).split("backward: ")
+    assert "fused_add_tanh_mul_classification_cross_entropy" in forward, forward
+    assert forward.startswith("forward: 6 operations in 3 calls"), forward
+    assert "fused_classification_cross_entropy_gradient_add_tanh" in backward, backward
+    assert backward.split(" in ")[1].startswith("2 calls"), backward
+
+    def of_each(x: Any, target: Any) -> Any:
+        return functional.cross_entropy(x.double() * 2, target, reduction="none")
+
+    text = _compiled(of_each, _randn(*shape, grad=True, dtype=dtype), target)
+    assert text.count(" in 1 calls") == 2, text
