@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 from typing import TYPE_CHECKING
 
@@ -118,8 +119,15 @@ class CUDAGraph:
                 "a CUDA graph is captured on a non-default stream: use `with cuda.graph(g):`, or make another stream "
                 "current (`with cuda.stream(cuda.Stream()):`). It may be replayed on the default stream"
             )
+        other = stream.native.capture
+        if other is not None:
+            raise drv.CaptureError(
+                f"{stream!r} is captured already, since {other.call_site}: a stream takes part in one capture at a time. A thread "
+                "that captures while another one does needs a stream of its own: `with cuda.graph(g, stream=cuda.Stream()):`"
+            )
         capture = GraphCapture(stream, identifier, capture_error_mode)
-        capture.begin()
+        with _beginning(stream):
+            capture.begin()
         self._capture = capture
         self._pool = identifier
 
@@ -285,10 +293,17 @@ class CUDAGraph:
         return int(self._captured.executable.handle)
 
 
+def _beginning(stream: Stream) -> threading.RLock:
+    """What a thread holds while it begins a capture, so that no other one waits for the device meanwhile to begin one, too."""
+    result: threading.RLock = stream.device_state.runtime.cache("graph beginnings", threading.RLock)
+    return result
+
+
 class graph:  # noqa: N801 - PyTorch's name
     """Context manager that captures its block into a :class:`CUDAGraph`.
 
-    It waits for the device, returns cached memory to the driver, makes a side stream current and begins.
+    It waits for the device, returns cached memory to the driver, makes a side stream current and begins. While other threads
+    capture in a mode that concerns themselves alone, it does not wait: that would make their captures void.
 
     Parameters
     ----------
@@ -326,15 +341,20 @@ class graph:  # noqa: N801 - PyTorch's name
         self.stream_ctx = StreamContext(self.capture_stream)
 
     def __enter__(self) -> None:
-        synchronize(self.capture_stream.device)
-        gc.collect()
-        empty_cache()
-        self.stream_ctx.__enter__()
-        try:
-            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
-        except BaseException:
-            self.stream_ctx.__exit__(None, None, None)
-            raise
+        with _beginning(self.capture_stream):
+            captures = self.capture_stream.device_state.runtime.captures
+            # To wait for a whole device is an error while a stream of it is captured, whatever the mode. The memory that it
+            # would free is no reason to fail where threads capture at once; "global" forbids it to all threads anyway.
+            if not captures or any(each.mode == "global" for each in captures):
+                synchronize(self.capture_stream.device)
+                gc.collect()
+                empty_cache()
+            self.stream_ctx.__enter__()
+            try:
+                self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+            except BaseException:
+                self.stream_ctx.__exit__(None, None, None)
+                raise
 
     def __exit__(
         self,

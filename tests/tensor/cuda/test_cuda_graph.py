@@ -15,7 +15,7 @@ from tensor import cuda
 from tests.tensor.driver_calls import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = pytest.mark.simulator_only
 SCHEDULES = [
@@ -494,3 +494,67 @@ def test_transforms_and_products_of_a_graph_have_memory_of_their_own(schedules: 
     g.reset()
     cache.clear()
     assert created.destroyed >= 1
+
+
+def captured_at_once(mode: Any, streams: Sequence[Any]) -> list[Any]:
+    """What two threads get by whole captures of their own, on ``streams``, of which one begins, and ends, in the other one."""
+    inside, done = threading.Event(), threading.Event()
+    results: list[Any] = [None, None]
+
+    def run(number: int) -> None:
+        x, g = tensor.full((4,), float(number), device="cuda"), cuda.CUDAGraph()
+        if number:
+            inside.wait(60)
+        try:
+            with cuda.graph(g, stream=streams[number], capture_error_mode=mode):
+                y = x + 1
+                if not number:
+                    inside.set()
+                    done.wait(60)
+                y *= 3
+            g.replay()
+            results[number] = y.tolist()
+        except Exception as error:
+            results[number] = error
+        finally:
+            done.set()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@pytest.mark.parametrize("schedule", ["lazy", "random"])
+@pytest.mark.parametrize("mode", ["thread_local", "relaxed"])
+def test_threads_enter_graphs_at_once_in_modes_that_concern_themselves(schedule: str, mode: Any) -> None:
+    with drv.simulator.installed(check="full", schedule=schedule):
+        assert captured_at_once(mode, [cuda.Stream(), cuda.Stream()]) == [[3.0] * 4, [6.0] * 4]
+        assert not list(drv.simulator.findings())
+
+
+def test_threads_that_enter_graphs_at_once_forbid_it_to_each_other_under_global(lazy: None) -> None:
+    """The second one waits for the device, as each does that enters: that is an error in every thread while the first one captures."""
+    cuda.init()
+    first, second = captured_at_once("global", [cuda.Stream(), cuda.Stream()])
+    assert isinstance(second, drv.CaptureError)
+    assert "cuCtxSynchronize" in str(second), second
+    assert isinstance(first, drv.CaptureError)
+    assert "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" in str(first), first
+    assert works()
+
+
+@pytest.mark.parametrize("mode", ["thread_local", "relaxed", "global"])
+def test_threads_that_capture_at_once_need_streams_of_their_own(lazy: None, mode: Any) -> None:
+    """The default stream of captures is one for all threads."""
+    first, second = captured_at_once(mode, [None, None])
+    assert isinstance(second, drv.CaptureError)
+    if mode == "global":
+        assert isinstance(first, drv.CaptureError)
+    else:
+        assert first == [3.0] * 4
+        assert "is captured already, since" in str(second), second
+        assert "stream=cuda.Stream()" in str(second), second
+    assert works()
