@@ -134,13 +134,17 @@ class CachingAllocator(Gated):
             held = pool.held
             if held is None:
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
-            else:
+            elif held.size == rounded:
+                # As pool.take() would after pool.put_held(), without the calls.
+                _, _, used, unsplit = pool.reusable[held]
                 pool.held = None
-                if pool.reuse(held, rounded, size):
-                    block = held
-                else:
-                    pool.give(held, held.size, held.requested)
-                    block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
+                self._journal += (used, size, unsplit)
+                held.live = True
+                held.requested = size
+                block = held
+            else:
+                pool.put_held()
+                block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
             if len(self._journal) > JOURNAL_LIMIT:
                 self._statistics.settle()
             if self._attentive:
@@ -163,11 +167,7 @@ class CachingAllocator(Gated):
         try:
             if block.uses is None and not self._attentive:
                 pool = block.pool
-                if pool.holds:
-                    held, pool.held = pool.held, block
-                    if held is not None:
-                        pool.give(held, held.size, held.requested)
-                else:
+                if not pool.holds or not pool.hold(block):
                     pool.give(block, block.size, block.requested)
             else:
                 self._take_back(block)
@@ -450,9 +450,7 @@ class CachingAllocator(Gated):
     def _give_held(self) -> None:
         """Let no block be held back any longer."""
         for pool in list(self._every_pool()):
-            held, pool.held = pool.held, None
-            if held is not None:
-                pool.give(held, held.size, held.requested)
+            pool.put_held()
 
     def _allocate_aside(self, size: int, stream: int) -> CachedBlock:
         """A segment of its own for an allocation that a finalizer makes while this allocator is at work."""

@@ -60,8 +60,12 @@ class BlockPool:
     holds : bool
         Whether the block that was freed last may be held back, because it is likely to be asked for next.
     held : CachedBlock or None
-        That block. It is neither handed out nor in the order; the owner asks :meth:`reuse` whether it serves
-        the next allocation, or gives it.
+        That block: it is recorded as freed, and not in the order yet, because giving it and taking as many bytes would come
+        to handing it out. For an allocation of its size the owner does so, and records that with :attr:`reusable`; before
+        anything else it calls :meth:`put_held`.
+    reusable : dict
+        By block how :attr:`held` is recorded, as freed and as handed out: codes with the size, and bytes of split blocks. It
+        holds as long as the order stays as it is.
     owner : PrivatePool or None
         The private pool that this is a part of.
     """
@@ -78,6 +82,7 @@ class BlockPool:
         "least_remainder",
         "max_split_size",
         "owner",
+        "reusable",
         "small",
         "stream",
     )
@@ -90,6 +95,7 @@ class BlockPool:
         self.clock = clock
         self.holds = small and type(self) is BlockPool
         self.held: CachedBlock | None = None
+        self.reusable: dict[CachedBlock, tuple[int, int, int, int]] = {}
         self.owner: PrivatePool | None = None
         self.max_split_size = NO_LIMIT
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
@@ -118,6 +124,7 @@ class BlockPool:
         index = bisect_left(keys, least_key)
         if index == len(keys):
             return None
+        self.reusable.clear()
         block = self._blocks[chunk][index]
         whole = block.size
         limit = self.max_split_size
@@ -168,43 +175,56 @@ class BlockPool:
             self._insert(key, remainder)
         return block
 
-    def reuse(self, block: CachedBlock, size: int, requested: int) -> bool:
-        """Hand out ``block``, which is held, if giving it and taking ``size`` bytes would come to the same.
+    def hold(self, block: CachedBlock) -> bool:
+        """Hold ``block`` back, which is being freed, if giving it and taking as many bytes would hand it out again.
 
         Otherwise nothing is changed.
         """
+        if self.held is not None:
+            self.put_held()
+        known = self.reusable.get(block)
+        if known is None:
+            known = self._reuse(block)
+            if known is None:
+                return False
+            self.reusable[block] = known
+        self._journal += (known[0], -block.requested, known[1])
+        self.held = block
+        return True
+
+    def put_held(self) -> None:
+        """Put the block that is held back into the order; it is recorded as freed already."""
+        held, self.held = self.held, None
+        if held is not None:
+            self._put(held)
+
+    def _reuse(self, block: CachedBlock) -> tuple[int, int, int, int] | None:
+        """What :attr:`reusable` has for ``block``; ``None`` if it would not be the one that is taken."""
         following, prev = block.next, block.prev
-        if block.size != size or len(self._keys) != 1 or (prev is not None and prev.key):
-            return False
+        if len(self._keys) != 1 or (prev is not None and prev.key):
+            return None
         keys = self._keys[0]
+        size, code = block.size, self._code
         index = bisect_left(keys, size << SIZE_SHIFT)
-        code = self._code
-        freed = block.requested
         if following is not None and following.key:
             # They would merge, and be split again.
             if index == len(keys) or keys[index] != following.key:
-                return False
+                return None
             rest = following.size
             whole = prev is None and following.next is None
             merged = ((size + rest) << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
             if index + 1 < len(keys) and keys[index + 1] < merged:
-                return False
+                return None
             if whole:
-                self._journal += (code - SPLITS - size, -freed, -rest, size + code + SPLITS, requested, rest)
-            else:
-                self._journal += (code - size, -freed, size, size + code, requested, -size)
-        else:
-            whole = prev is None and following is None
-            key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
-            if index < len(keys) and keys[index] < key:
-                return False
-            if whole:
-                self._journal += (code - size, -freed, 0, size + code, requested, 0)
-            else:
-                self._journal += (code + SPLITS - size, -freed, size, size + code - SPLITS, requested, -size)
-        block.live = True
-        block.requested = requested
-        return True
+                return code - SPLITS - size, -rest, code + SPLITS + size, rest
+            return code - size, size, code + size, -size
+        whole = prev is None and following is None
+        key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
+        if index < len(keys) and keys[index] < key:
+            return None
+        if whole:
+            return code - size, 0, code + size, 0
+        return code + SPLITS - size, size, code - SPLITS + size, -size
 
     def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
         """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""
@@ -229,6 +249,15 @@ class BlockPool:
 
         ``counted`` of its bytes, ``requested`` of them asked for, are recorded as freed by this.
         """
+        if self.held is not None:
+            self.put_held()
+        block, splits, split_bytes = self._put(block)
+        self._journal += (self._code + splits - counted, -requested, split_bytes)
+        return block
+
+    def _put(self, block: CachedBlock) -> tuple[CachedBlock, int, int]:
+        """As :meth:`give`, without a record: the block that it became, and by what that changes what is split."""
+        self.reusable.clear()
         prev = block.prev
         following = block.next
         size = block.size
@@ -263,23 +292,20 @@ class BlockPool:
         elif prev is None and following is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
-            self._journal += (self._code - counted, -requested, 0)
             self._insert(key, block)
-            return block
+            return block, 0, 0
         else:
             block.key = key = (size << SIZE_SHIFT) | block.address
-            self._journal += (self._code + SPLITS - counted, -requested, size)
             self._insert(key, block)
-            return block
+            return block, SPLITS, size
         size = block.size
         if block.next is None and block.prev is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
-            self._journal += (self._code + SPLITS * count - counted, -requested, -merged)
+            splits, split_bytes = SPLITS * count, -merged
         else:
             block.key = key = (size << SIZE_SHIFT) | block.address
-            code = self._code + SPLITS * (count + 1)
-            self._journal += (code - counted, -requested, size - merged)
+            splits, split_bytes = SPLITS * (count + 1), size - merged
         keys = self._keys[chunk]
         after = index + 1
         if keys[after] > key if after < len(keys) else chunk + 1 == len(self._keys):
@@ -288,7 +314,7 @@ class BlockPool:
         else:
             self._delete(chunk, index)
             self._insert(key, block)
-        return block
+        return block, splits, split_bytes
 
     def remove(self, block: CachedBlock) -> None:
         """Take a free block out of the order."""
@@ -327,6 +353,7 @@ class BlockPool:
         return (chunk, bisect_left(chunks[chunk], key)) if chunk < len(chunks) else (chunk, 0)
 
     def _delete(self, chunk: int, index: int) -> None:
+        self.reusable.clear()
         keys = self._keys[chunk]
         del keys[index]
         del self._blocks[chunk][index]
@@ -335,6 +362,7 @@ class BlockPool:
             del self._blocks[chunk]
 
     def _insert(self, key: int, block: CachedBlock) -> None:
+        self.reusable.clear()
         chunks = self._keys
         if len(chunks) == 1:
             chunk = 0

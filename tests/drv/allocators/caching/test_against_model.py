@@ -49,6 +49,27 @@ class AgainstModel(RuleBasedStateMachine):
 
     @rule(target=blocks, size=SIZES, stream=STREAMS)
     def allocate(self, size: int, stream: int) -> CachedBlock:
+        return self._allocate(size, stream)
+
+    @rule(block=consumes(blocks))
+    def free(self, block: CachedBlock) -> None:
+        self._free(block)
+
+    @rule(
+        sizes=st.lists(st.sampled_from([512, 600, 1024, MIB, 2 * MIB]), min_size=1, max_size=4),
+        rounds=st.integers(1, 4),
+        stream=STREAMS,
+    )
+    def allocate_and_free_in_turn(self, sizes: list[int], rounds: int, stream: int) -> None:
+        """As a loop does, whose blocks are freed when the next ones are there; nobody looks at the order meanwhile."""
+        before = self._allocate(sizes[-1], stream)
+        for size in sizes * rounds:
+            block = self._allocate(size, stream)
+            self._free(before)
+            before = block
+        self._free(before)
+
+    def _allocate(self, size: int, stream: int) -> CachedBlock:
         self._poll()
         expected = self.model.fit(size, stream)
         block = self.allocator.allocate(size, stream)
@@ -61,8 +82,7 @@ class AgainstModel(RuleBasedStateMachine):
         self.live.append(block)
         return block
 
-    @rule(block=consumes(blocks))
-    def free(self, block: CachedBlock) -> None:
+    def _free(self, block: CachedBlock) -> None:
         self.live.remove(block)
         uses = list(block.uses or ())
         address = block.address
