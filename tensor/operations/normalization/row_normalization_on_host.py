@@ -14,6 +14,7 @@ import numpy as np
 
 from drv.host.threads import share
 from nvrtc_kernels.host_loops import normalization as loops
+from tensor.core.host.broadcasting import use_rows_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,18 +25,21 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = "NDArray[Any]"
 
-#: Elements of a block, and of the blocks that a thread works on at a time.
-_BLOCK, _PIECE = 1 << 15, 1 << 18
+#: Elements of a block forward, where it is two arrays, and backward, where it is four or five, and of the blocks that a thread
+#: works on at a time.
+_FORWARD, _BACKWARD, _PIECE = 1 << 17, 1 << 16, 1 << 18
 
 
 class _Blocks:
     """How rows are divided: into pieces for threads, and these into blocks for a cache."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, block: int) -> None:
         self.rows = rows
         n = max(rows.n, 1)
-        self.size = min(max(_BLOCK // n, 1), rows.rows)
+        self.size = min(max(block // n, 1), rows.rows)
         self.blocks_of_piece = max(_PIECE // (max(self.size, 1) * n), 1)
+        #: Elements next to each other that share a factor, of a row or of a channel.
+        self.inner = rows.n if rows.plain else rows.inner
         self.pieces = -(-rows.rows // (self.size * self.blocks_of_piece)) if rows.rows else 0
 
     def run(self, work: Callable[[int, slice, Array], None], dtype: Any, scratch: int) -> None:
@@ -46,6 +50,7 @@ class _Blocks:
             arrays = np.empty((scratch, size, self.rows.n), dtype)
             first = piece * blocks_of_piece * size
             with np.errstate(all="ignore"):
+                use_rows_in_place(self.inner)
                 for start in range(first, min(first + blocks_of_piece * size, self.rows.rows), size):
                     block = slice(start, min(start + size, self.rows.rows))
                     work(piece, block, arrays[:, : block.stop - start])
@@ -99,7 +104,7 @@ def forward(
         if addend is not None:
             channels += addend.of(block)
 
-    _Blocks(rows).run(work, dtype, 0)
+    _Blocks(rows, _FORWARD).run(work, dtype, 0)
     return means, scales
 
 
@@ -126,18 +131,17 @@ def gradients(
     n, dtype = max(rows.n, 1), array.dtype
     ones = np.ones(rows.n, dtype)
     factor = None if weight is None else _Channels(weight, rows)
-    blocks = _Blocks(rows)
+    blocks = _Blocks(rows, _BACKWARD)
     of_channels = _ChannelSums(rows, blocks, dtype) if sums else None
 
     def work(piece: int, block: slice, scratch: Array) -> None:
-        normalised, scale, g = scratch[0], scales[block, None], grad[block]
+        centred, scale, g = scratch[0], scales[block], grad[block]
         if means is None:
-            np.multiply(array[block], scale, out=normalised)
+            centred = array[block]
         else:
-            np.subtract(array[block], means[block, None], out=normalised)
-            normalised *= scale
+            np.subtract(array[block], means[block, None], out=centred)
         if of_channels is not None:
-            of_channels.add(0, piece, block, np.multiply(g, normalised, out=scratch[1]))
+            of_channels.add(0, piece, block, np.multiply(g, centred, out=scratch[1]), scale)
             of_channels.add(1, piece, block, g)
         if out is None:
             return
@@ -146,12 +150,21 @@ def gradients(
             shape = len(g), rows.channels, rows.inner
             np.multiply(g.reshape(shape), factor.of(block), out=into.reshape(shape))
             g = into
-        along = np.vecdot(g, normalised) / n
+        # Of the gradient of the normalised rows, what goes along these is taken away, and the mean. Factors one after the other, as
+        # the cube of the scale may be too small for a number, or too large.
+        along = np.vecdot(g, centred)
+        along *= scale
+        along *= scale
+        along *= scale
+        along /= n
+        centred = np.multiply(centred, along[:, None], out=scratch[0])
         if rows.center:
-            g = np.subtract(g, (np.matmul(g, ones) / n)[:, None], out=into)
-        normalised *= along[:, None]
-        np.subtract(g, normalised, out=into)
-        into *= scale
+            mean = np.matmul(g, ones)
+            mean *= scale
+            mean /= n
+            centred += mean[:, None]
+        np.multiply(g, scale[:, None], out=into)
+        into -= centred
 
     blocks.run(work, dtype, 1 + sums)
     return None if of_channels is None else (of_channels.total(0), of_channels.total(1))
@@ -170,12 +183,17 @@ class _ChannelSums:
             self.parts = np.empty((2, rows.rows, rows.channels), dtype)
             self.ones = np.ones(rows.inner, dtype)
 
-    def add(self, number: int, piece: int, block: slice, values: Array) -> None:
+    def add(self, number: int, piece: int, block: slice, values: Array, factors: Array | None = None) -> None:
+        """Add the rows of a block, each of them times a factor."""
         if self.rows.plain:
-            self.parts[number, piece] += np.matmul(self.ones[: len(values)], values)
+            self.parts[number, piece] += np.matmul(
+                self.ones[: len(values)] if factors is None else factors, values
+            )
         else:
             channels = values.reshape(len(values), self.rows.channels, self.rows.inner)
-            np.matmul(channels, self.ones, out=self.parts[number, block])
+            sums = np.matmul(channels, self.ones, out=self.parts[number, block])
+            if factors is not None:
+                sums *= factors[:, None]
 
     def total(self, number: int) -> Array:
         parts, groups = self.parts[number], self.rows.groups
