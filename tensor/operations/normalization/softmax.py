@@ -24,6 +24,8 @@ from tensor.operations.creation.copies import contiguous
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 
+from . import softmax_on_host as rows_on_host
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -78,8 +80,9 @@ class _Softmax:
             array = array.reshape(1)
         elif dim == array.ndim - 1:
             result = empty_array(array.shape, array.dtype)
-            if loops.forward(_rows(array), _rows(result), log=self.log):
-                return result
+            if not loops.forward(_rows(array), _rows(result), log=self.log):
+                rows_on_host.forward(_rows(array), _rows(result), log=self.log)
+            return result
         moved: Array = array - array.max(axis=dim, keepdims=True)
         exponents: Array = np.exp(moved)
         total = exponents.sum(axis=dim, keepdims=True, dtype=array.dtype)
@@ -112,8 +115,9 @@ def _softmax_gradient_plan(
                 g, y = g.reshape(1), y.reshape(1)
             elif dim == g.ndim - 1:
                 into = empty_array(g.shape, g.dtype)
-                if loops.backward(_rows(g), _rows(y), _rows(into), log=log):
-                    return _wrapped(into, compute_dtype, out)
+                if not loops.backward(_rows(g), _rows(y), _rows(into), log=log):
+                    rows_on_host.backward(_rows(g), _rows(y), _rows(into), log=log)
+                return _wrapped(into, compute_dtype, out)
             with np.errstate(all="ignore"):
                 if log:
                     return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), compute_dtype, out)
