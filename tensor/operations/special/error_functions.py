@@ -20,11 +20,9 @@ from tensor.operations.pointwise.arithmetic import DIV, MUL, NEG, SUB
 from tensor.operations.pointwise.powers import EXP, SQUARE
 from tensor.operations.pointwise_operation import Pointwise
 
-from .evaluation import Ratio, chebyshev, constants, in_double, polynomial
+from .evaluation import Ratio, chebyshev, constants, in_double, in_two_precisions, polynomial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tensor.methods.tensor import Tensor
 
 _REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
@@ -215,25 +213,6 @@ def _erfc(x: Any) -> Any:
     far = _large_erfc(np.where(small, 1.0, np.abs(x)))
     result = np.where(small, 1 - _small_erf(np.where(small, x, 0.0)), np.where(x < 0, 2 - far, far))
     return np.where(np.isnan(x), x, result)
-
-
-def in_two_precisions(single: Callable[[Any, Any], None], double: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function that computes arrays of float32 by ``single(array, out)``, of one dimension at least, others by ``double``."""
-    double = in_double(double)
-
-    def computed(a: Any, out: Any = None) -> Any:
-        array = np.asarray(a)
-        if array.dtype == np.float32:
-            if out is None:
-                out = np.empty_like(array)
-            single(np.atleast_1d(array), np.atleast_1d(out))
-            return out
-        if out is None:
-            return double(array)
-        out[...] = double(array)
-        return out
-
-    return computed
 
 
 #: Error function of NumPy arrays.

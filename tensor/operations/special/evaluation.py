@@ -27,6 +27,25 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
+def in_two_precisions(single: Callable[[Any, Any], None], double: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function that computes arrays of float32 by ``single(array, out)``, of one dimension at least, others by ``double``."""
+    double = in_double(double)
+
+    def computed(a: Any, out: Any = None) -> Any:
+        array = np.asarray(a)
+        if array.dtype == np.float32:
+            if out is None:
+                out = np.empty_like(array)
+            single(np.atleast_1d(array), np.atleast_1d(out))
+            return out
+        if out is None:
+            return double(array)
+        out[...] = double(array)
+        return out
+
+    return computed
+
+
 def polynomial(coefficients: Sequence[Any], x: Any, out: Any = None) -> Any:
     """Sum of ``coefficients[k] * x**k``, written to ``out``, which is not ``x``; a new array without it."""
     if len(coefficients) == 1:
