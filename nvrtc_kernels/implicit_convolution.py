@@ -7,7 +7,13 @@ from itertools import product
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import pointwise, warpgroup_convolution, warpgroup_products, warpgroup_weight_gradient
+from . import (
+    pointwise,
+    warpgroup_convolution,
+    warpgroup_products,
+    warpgroup_strided_convolution,
+    warpgroup_weight_gradient,
+)
 from .convolution import filters_of_tile
 from .dtypes import bfloat16, float16, float32
 from .layouts import contiguous_strides
@@ -212,17 +218,25 @@ def _cuda(flag: bool) -> str:
 
 
 def _rearranged(
-    device: Device, dtype: dtype, function: str, geometry: Geometry, strides: Sequence[int], padded: int, *, swapped: bool
+    device: Device, dtype: dtype, function: str, geometry: Geometry, strides: Sequence[int], padded: int, *,
+    part: int = 0, swapped: bool,
 ) -> Callable[..., None]:  # fmt: skip
-    """``run(stream, out, argument)``: a weight of these strides as rows, or sums of parts as such a weight."""
+    """``run(stream, out, argument)``: a weight of these strides as rows, or sums of parts as such a weight.
+
+    ``part``: how many channels rows have if they are cut; 0 for all.
+    """
     filters, channels = geometry.filters // geometry.groups, geometry.channels // geometry.groups
     rows, columns, steps = filters, channels, (strides[0], strides[1])
     if swapped:
         rows, columns, steps = channels, filters, (strides[1], strides[0])
     elements, kernel = geometry.windows.kernel_elements, geometry.windows.kernel
+    width = part or padded
+    sizes = width, rows, elements, padded // width, kernel[1], kernel[2]
+    count = geometry.groups * elements * rows * padded
+    numbers = count, columns, filters * strides[0], *steps, *strides[2:]
     order = struct.pack(
-        "=13i", geometry.groups, elements, rows, columns, padded, kernel[1], kernel[2], filters * strides[0], *steps, *strides[2:]
-    )  # fmt: skip
+        f"=18I{len(numbers)}i", *(each for size in sizes for each in (size, *divisor(size))), *numbers
+    )
     t, name = dtype.cuda, f"{function}_{dtype.name}"
     parameters, arguments = {
         "arrange_weight": (f"{t}* to, const {t}* weight", "order, weight, to"),
@@ -234,7 +248,6 @@ def _rearranged(
     )
     codes = (len(order), "P", "P", *("i" if "count" in arguments else ""))
     launch = launcher(device, "implicit_convolution.cu", source, name, codes)
-    count = geometry.groups * elements * rows * max(padded, columns)
     grid = -(-count // _COPY_THREADS)
 
     def run(stream: Any, out: int, argument: int, *more: int) -> None:
@@ -271,6 +284,60 @@ def plan(
         of gradient of the image, gradient of the result, weight and bias. Half precision, or TF32, that operands of
         float32 are rounded to, is multiplied exactly; sums of products are float32.
     """
+    planned = _plan(device, dtype, direction, geometry, image, weight, result, bias)
+    aligned = _strided_plan(device, dtype, direction, geometry, image, weight, result, bias)
+    if aligned is None:
+        return planned
+
+    def run(stream: Any, scratch: int, out: int, first: int, *addresses: int) -> None:
+        (planned if first % _CHUNK else aligned).run(stream, scratch, out, first, *addresses)
+
+    return Plan(run, max(planned.scratch_bytes, aligned.scratch_bytes))
+
+
+def _strided_plan(
+    device: Device, dtype: dtype, direction: str, geometry: Geometry, image: Sequence[int], weight: Sequence[int],
+    result: Sequence[int], bias: int | None,
+) -> Plan | None:  # fmt: skip
+    """The same for images whose address is a multiple of 16, where their rows can come to shared memory once."""
+    phase = _forward_phase(geometry.windows)
+    channels, filters = geometry.channels // geometry.groups, geometry.filters // geometry.groups
+    if (
+        direction != "forward"
+        or not warpgroup_convolution.takes(device, [phase.kernel])
+        or warpgroup_convolution.copies_pay(geometry, geometry.image, filters)
+    ):
+        return None
+    rows = warpgroup_strided_convolution.rows_of_image(device, dtype, geometry, phase, image)
+    if rows is None:
+        return None
+    part = warpgroup_strided_convolution.LINE_CHANNELS
+    padded = -(-channels // part) * part
+    arrange = _rearranged(device, dtype, "arrange_weight", geometry, weight, padded, part=part, swapped=False)
+    operands = _packed(
+        phase, geometry, channels, filters, padded, geometry.windows.size, image, result, bias or 0
+    )
+    convolve = warpgroup_strided_convolution.launch(
+        device, dtype, geometry, rows, operands, out_together=result[1] == 1
+    )
+
+    def run(stream: Any, scratch: int, out: int, first: int, second: int, bias: int) -> None:
+        arrange(stream, scratch, second)
+        convolve(stream, out, first, scratch, bias)
+
+    return Plan(run, geometry.filters * padded * geometry.windows.kernel_elements * dtype.itemsize)
+
+
+def _plan(
+    device: Device,
+    dtype: dtype,
+    direction: str,
+    geometry: Geometry,
+    image: Sequence[int],
+    weight: Sequence[int],
+    result: Sequence[int],
+    bias: int | None,
+) -> Plan:
     backward = direction == "input"
     w, groups = geometry.windows, geometry.groups
     seen, out, channels, filters = image, result, geometry.channels // groups, geometry.filters // groups
@@ -424,7 +491,7 @@ def plan_weight(
     parts = max(min(room, most), 1)
     per_part = -(-windows // (parts * depth)) * depth
     parts = -(-windows // per_part)
-    add = _rearranged(device, dtype, "sum_weight_parts", geometry, weight, 0, swapped=False)
+    add = _rearranged(device, dtype, "sum_weight_parts", geometry, weight, channels, swapped=False)
 
     def kernel(aligned: bool) -> Callable[..., None]:
         if aligned and by_warpgroups:

@@ -70,14 +70,14 @@ def lie_in_pairs(phase: Phase, size: Sequence[int], strides: Sequence[int]) -> b
     )
 
 
-def _rows(device: Device, windows: Sequence[int], others: int) -> int:
+def tile_rows(device: Device, windows: Sequence[int], others: int, candidates: Sequence[int]) -> int:
     """Windows of a block with which the busiest multiprocessor has fewest; ``others``: blocks of the same windows."""
     multiprocessors = device.properties.multi_processor_count
 
     def busiest(rows: int) -> int:
         return sum(-(-(-(-count // rows) * others) // multiprocessors) * rows for count in windows)
 
-    return min(_ROWS, key=busiest)
+    return min(candidates, key=busiest)
 
 
 def launches(
@@ -115,7 +115,7 @@ def launches(
     t, name = dtype.cuda, f"convolution_{direction}_{dtype.name}"
     tile = filters_of_tile(filters)
     tiles = -(-filters // tile)
-    rows = _rows(device, windows, tiles * groups)
+    rows = tile_rows(device, windows, tiles * groups, _ROWS)
     shared = STAGES * (rows + tile) * LINE_BYTES + rows * _OFFSET
     threads = rows * 2
     codes = (len(operands[0]), *"PPPP")

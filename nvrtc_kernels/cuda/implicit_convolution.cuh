@@ -11,7 +11,7 @@
 //                    each phase of the stride one: see Convolution.
 //   convolve_weight  The gradient of the weight. A block has an element of the kernel, filters and channels, and goes over
 //                    part of the windows, whose sums are added up by sum_weight_parts, always in the same order.
-//   arrange_weight   A weight as (group, element, filter, channel) with rows of whole 16 bytes.
+//   arrange_weight   A weight as (group, element, filter, channel) with rows of whole 16 bytes, or so for each part of the channels.
 
 #pragma once
 #include "divisor.cuh"
@@ -116,6 +116,14 @@ __device__ inline void store_chunk(T* to, const T* from, int there, At at) {
     }
 }
 
+// Where shared memory has the offset of a window's results: windows a chunk of 16 bytes apart, which neighbouring threads
+// write, are neighbours.
+template <class T, int Rows>
+__device__ inline int result_slot(int row) {
+    constexpr int per_chunk = 16 / sizeof(T);
+    return row % per_chunk * (Rows / per_chunk) + row / per_chunk;
+}
+
 // A block's results from shared memory, where they are rows of filters (`OutTogether`) or of windows, to where they belong:
 // `results` has the offset of each window, negative for what is none.
 template <class T, int Rows, int Filters, int Threads, bool OutTogether>
@@ -128,7 +136,7 @@ __device__ inline void write_results(
     for (int i = threadIdx.x; i < outer * (inner / per_chunk); i += Threads) {
         const int chunk = i % (inner / per_chunk), line = i / (inner / per_chunk);
         if constexpr (OutTogether) {
-            const int filter = first_filter + chunk * per_chunk, result = results[line];
+            const int filter = first_filter + chunk * per_chunk, result = results[result_slot<T, Rows>(line)];
             if (result >= 0)
                 store_chunk<T, per_chunk>(
                     out + result, lines.at(line, chunk), c.filters - filter, [&](int k) { return filter + k; });
@@ -137,7 +145,7 @@ __device__ inline void write_results(
             if (filter < c.filters)
                 store_chunk<T, per_chunk>(
                     out + static_cast<long long>(filter) * c.out_channel, lines.at(line, chunk),
-                    c.windows - first - row, [&](int k) { return results[row + k]; });
+                    c.windows - first - row, [&](int k) { return results[result_slot<T, Rows>(row + k)]; });
         }
     }
 }
@@ -172,7 +180,7 @@ __device__ void convolve(const Convolution& c, const T* image, const T* weight, 
     {
         int own[4];
         c.find(first + threadIdx.x, own);
-        results[threadIdx.x] = first + threadIdx.x < c.windows ? c.result(own) : -1;
+        results[result_slot<T, rows>(threadIdx.x)] = first + threadIdx.x < c.windows ? c.result(own) : -1;
     }
     int filters_at[WeightPart::rows], seen[ImagePart::rows];
     int kz = 0, ky = 0, kx = 0, channel = 0;
@@ -384,27 +392,35 @@ __device__ void convolve_weight(const Convolution& c, int per_part, const T* ima
     }
 }
 
-// Where a weight lies whose rows and columns are filters and channels of a group, or the other way round.
+// Where a weight lies whose rows and columns are filters and channels of a group, or the other way round, as (group, part,
+// element, row, column). A part has `width` columns, and the last one of a group fewer.
 struct WeightOrder {
-    int groups, elements, rows, columns, padded;
-    int kernel[2];  // height and width
+    Divisor<unsigned int> width, rows, elements, parts;
+    Divisor<unsigned int> kernel[2];  // height and width
+    int count, columns;
     int group_step, row_step, column_step, element_step[3];
 
-    // Offset of an element of (group, element, row, column), whose rows have `width` columns; the column too.
-    __device__ int find(int i, int width, int& column) const {
-        column = i % width;
-        const int row = i / width % rows, element = i / width / rows % elements, group = i / width / rows / elements;
-        return group * group_step + row * row_step + column * column_step + element % kernel[1] * element_step[2] +
-               element / kernel[1] % kernel[0] * element_step[1] + element / kernel[1] / kernel[0] * element_step[0];
+    // Offset of an element, and its column.
+    __device__ int find(int i, int& column) const {
+        const int line = quotient(width, i), matrix = quotient(rows, line), block = quotient(elements, matrix);
+        const int group = quotient(parts, block), element = rest(elements, matrix, block);
+        column = rest(parts, block, group) * static_cast<int>(width.size) + rest(width, i, line);
+        const int above = quotient(kernel[1], element), depth = quotient(kernel[0], above);
+        return group * group_step + rest(rows, line, matrix) * row_step + column * column_step +
+               rest(kernel[1], element, above) * element_step[2] + rest(kernel[0], above, depth) * element_step[1] +
+               depth * element_step[0];
+    }
+    __device__ static int rest(const Divisor<unsigned int>& by, int n, int quotient) {
+        return n - quotient * static_cast<int>(by.size);
     }
 };
 
 template <class T>
 __device__ void arrange_weight(const WeightOrder& order, const T* weight, T* to) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= order.groups * order.elements * order.rows * order.padded) return;
+    if (i >= order.count) return;
     int column;
-    const int at = order.find(i, order.padded, column);
+    const int at = order.find(i, column);
     T element = column < order.columns ? weight[at] : to_element<T>(0.0f);
     if constexpr (sizeof(T) == 4) {
         unsigned int bits = __float_as_uint(element);
@@ -416,10 +432,10 @@ __device__ void arrange_weight(const WeightOrder& order, const T* weight, T* to)
 
 template <class T>
 __device__ void sum_weight_parts(const WeightOrder& order, int count, const float* parts, T* weight) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x, total = order.groups * order.elements * order.rows * order.columns;
-    if (i >= total) return;
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= order.count) return;
     float sum = 0;
-    for (int k = 0; k < count; ++k) sum += parts[static_cast<long long>(k) * total + i];
+    for (int k = 0; k < count; ++k) sum += parts[static_cast<long long>(k) * order.count + i];
     int column;
-    weight[order.find(i, order.columns, column)] = to_element<T>(sum);
+    weight[order.find(i, column)] = to_element<T>(sum);
 }

@@ -186,7 +186,7 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
     if (threadIdx.x < Rows) {
         int own[4];
         c.find(first + threadIdx.x, own);
-        results[threadIdx.x] = first + threadIdx.x < c.windows ? c.result(own) : -1;
+        results[result_slot<T, Rows>(threadIdx.x)] = first + threadIdx.x < c.windows ? c.result(own) : -1;
     }
     SeenWindow seen[image_rows];
 #pragma unroll
@@ -272,7 +272,7 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
             const auto right = product_factor(weights(step).memory);
             begin_products();
 #pragma unroll
-            for (int k = 0; k < chunks / 2; ++k) multiply_rows(sums, left[k], right + k * 2);
+            for (int k = 0; k < chunks / 2; ++k) multiply_rows<T>(sums, left[k], right + k * 2);
             commit_products();
             fetch(step + stages - 2);
             await_products<0>();

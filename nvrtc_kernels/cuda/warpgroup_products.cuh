@@ -55,8 +55,8 @@ __device__ inline unsigned long long product_factor(const void* first, int next 
                  : SUMS_##COLUMNS \
                  : "l"(left), "l"(right), "n"(LeftAcross), "n"(RightAcross) \
                  : "memory")
-#define PRODUCT_OF_ROWS(COLUMNS, OPERANDS) \
-    asm volatile(ADD_PRODUCT("m64n" #COLUMNS "k8", "tf32.tf32", NAMES_##COLUMNS, OPERANDS) \
+#define PRODUCT_OF_ROWS(SHAPE, COLUMNS, TYPES, OPERANDS) \
+    asm volatile(ADD_PRODUCT(SHAPE, TYPES, NAMES_##COLUMNS, OPERANDS) \
                  : SUMS_##COLUMNS \
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right) \
                  : "memory")
@@ -86,14 +86,24 @@ __device__ inline void multiply_factors(float (&sums)[Blocks][4], unsigned long 
     }
 }
 
-// sums += left @ right for 8 steps of TF32, where each warp has its 16 rows of the left factor in registers, as mma has them.
-template <int Blocks>
+// sums += left @ right for 16 steps of half precision or 8 of TF32, where each warp has its 16 rows of the left factor in
+// registers, as mma has them.
+template <class T, int Blocks>
 __device__ inline void multiply_rows(float (&sums)[Blocks][4], const unsigned int (&left)[4], unsigned long long right) {
     static_assert(Blocks == 8 || Blocks == 16);
-    if constexpr (Blocks == 8) {
-        PRODUCT_OF_ROWS(64, "{%32, %33, %34, %35}, %36, adds, 1, 1");
+    constexpr bool half = is_half<T>;
+    if constexpr (sizeof(T) == 4 && Blocks == 8) {
+        PRODUCT_OF_ROWS("m64n64k8", 64, "tf32.tf32", "{%32, %33, %34, %35}, %36, adds, 1, 1");
+    } else if constexpr (sizeof(T) == 4) {
+        PRODUCT_OF_ROWS("m64n128k8", 128, "tf32.tf32", "{%64, %65, %66, %67}, %68, adds, 1, 1");
+    } else if constexpr (half && Blocks == 8) {
+        PRODUCT_OF_ROWS("m64n64k16", 64, "f16.f16", "{%32, %33, %34, %35}, %36, adds, 1, 1, 0");
+    } else if constexpr (half) {
+        PRODUCT_OF_ROWS("m64n128k16", 128, "f16.f16", "{%64, %65, %66, %67}, %68, adds, 1, 1, 0");
+    } else if constexpr (Blocks == 8) {
+        PRODUCT_OF_ROWS("m64n64k16", 64, "bf16.bf16", "{%32, %33, %34, %35}, %36, adds, 1, 1, 0");
     } else {
-        PRODUCT_OF_ROWS(128, "{%64, %65, %66, %67}, %68, adds, 1, 1");
+        PRODUCT_OF_ROWS("m64n128k16", 128, "bf16.bf16", "{%64, %65, %66, %67}, %68, adds, 1, 1, 0");
     }
 }
 

@@ -259,7 +259,7 @@ __device__ void convolve_tf32_weight(
         const auto right = product_factor(grads(step).memory);
         begin_products();
 #pragma unroll
-        for (int k = 0; k < depth / 8; ++k) multiply_rows(sums, left[k], right + k * 2);
+        for (int k = 0; k < depth / 8; ++k) multiply_rows<float>(sums, left[k], right + k * 2);
         commit_products();
         fetch(step + stages - 2);
         find(step + stages - 1);

@@ -26,6 +26,7 @@ from nvrtc_kernels import (
     recurrent_sequences,
     softmax,
     warpgroup_convolution,
+    warpgroup_strided_convolution,
     warpgroup_weight_gradient,
 )
 from nvrtc_kernels.convolution import Geometry, Windows
@@ -196,7 +197,12 @@ def test_implicit_convolution_leaves_room_for_two_blocks(
 
 
 #: What runs always; the others do with --nightly.
-_ALWAYS = {(bfloat16, 132 * 3, "last"), (float32, 132 * 4, "last"), (float32, 132 * 4, "pairs")}
+_ALWAYS = {
+    (bfloat16, 132 * 3, "last"),
+    (bfloat16, 132 * 3, "rows"),
+    (float32, 132 * 4, "last"),
+    (float32, 132 * 4, "pairs"),
+}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +213,8 @@ _ALWAYS = {(bfloat16, 132 * 3, "last"), (float32, 132 * 4, "last"), (float32, 13
             (each, items, form)
             for each in (bfloat16, float32)
             for items in (132 * 4, 132 * 3, 2)
-            for form in ("last", "pairs")
+            for form in ("last", "pairs", "rows")
+            if form != "rows" or each is bfloat16
         ],
         lambda *each: each in _ALWAYS,
         lambda each, items, form: f"{each.name}, {items}, {form}",
@@ -225,22 +232,33 @@ def test_convolutions_by_warpgroups_have_their_sums_in_registers(
 
     monkeypatch.setattr(warpgroup_convolution, "launcher", noted)
     monkeypatch.setattr(warpgroup_weight_gradient, "launcher", noted)
+    monkeypatch.setattr(warpgroup_strided_convolution, "launcher", noted)
     monkeypatch.setattr(implicit_convolution.pointwise, "plan_copy", lambda *_: None)
     monkeypatch.setattr(implicit_convolution, "launcher", lambda *_: None)
     windows = Windows((1, 8, 8), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1))
     image = result = (8192, 1, 0, 1024, 128)
-    if form == "pairs":
+    shared = 0
+    if form != "last":
         windows = Windows((1, 16, 16), (1, 3, 3), (1, 2, 2), (0, 1, 1), (1, 1, 1))
         image, result = (128 * 256, 256, 0, 16, 1), (128 * 64, 64, 0, 8, 1)
+        shared = 227 << 10 if form == "rows" else 0
     geometry = Geometry(windows, items, 128, 128, 1)
     weight = 9 * 128, 9, 0, 3, 1
     device: Any = SimpleNamespace(
-        compute_capability=(9, 0), properties=SimpleNamespace(multi_processor_count=132)
+        compute_capability=(9, 0),
+        properties=SimpleNamespace(multi_processor_count=132, shared_memory_per_block_optin=shared),
     )
     implicit_convolution.plan(device, element_dtype, "forward", geometry, image, weight, result, 1)
     if form == "last":
         implicit_convolution.plan_weight(device, element_dtype, geometry, image, weight, result)
-    assert [", 2>" in source for source, _ in sources] == {"last": [False] * 2, "pairs": [True]}[form]
+    assert (
+        sorted(", 2>" in source for source, _ in sources)
+        == {
+            "last": [False] * 2,
+            "pairs": [True],
+            "rows": [False, True],
+        }[form]
+    )
     for source, name in sources:
         options = ("-default-device",)
         result = compile_program(

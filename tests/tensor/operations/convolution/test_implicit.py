@@ -12,7 +12,7 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import implicit_convolution as kernels
-from nvrtc_kernels import warpgroup_convolution, warpgroup_products
+from nvrtc_kernels import warpgroup_convolution, warpgroup_products, warpgroup_strided_convolution
 from tensor.core.modes.precision import settings
 from tensor.operations.convolution import convolution, implicit
 from tests.tensor.launched_kernels import launched
@@ -251,6 +251,84 @@ def test_columns_two_apart_are_read_in_pairs(
     result = function(x.cuda()[..., columns], factor.cuda(), **options)
     assert launched_in_pairs == [paired]
     _assert_close(result, function(x.double()[..., columns], factor.double(), **options), ERRORS[dtype])
+    assert not drv.simulator.findings()
+
+
+#: Windows of a block, type, shapes of image and weight, options, first column of a longer image, whether rows come once.
+_ROWS: list[tuple[int, str, tuple[int, ...], tuple[int, ...], dict[str, Any], int, bool]] = [
+    # Blocks see the ends and beginnings of several items; the last channels of a line, and filters of a tile, are missing.
+    (192, "bfloat16", (5, 40, 12, 16), (24, 40, 3, 3), {"stride": 2, "padding": 1}, 0, True),
+    # Pieces of 16 bytes begin and end in the middle of rows, whose number is odd as is that of steps.
+    (128, "float16", (3, 72, 8, 9), (136, 36, 3, 3), {"stride": (1, 2), "padding": 1, "groups": 2}, 0, True),
+    # The same plan, from an address that is no multiple of 16.
+    (128, "float16", (3, 72, 8, 9), (136, 36, 3, 3), {"stride": (1, 2), "padding": 1, "groups": 2}, 1, False),
+    (128, "bfloat16", (2, 16, 20, 12), (72, 16, 3, 2), {"stride": (1, 2), "padding": (0, 1), "dilation": (1, 3)}, 0, True),
+    (128, "float16", (2, 100, 8, 20), (8, 100, 2, 4), {"stride": (3, 2)}, 0, True),
+    (128, "bfloat16", (1, 32, 24, 24), (70, 32, 5, 5), {"stride": 2, "padding": (4, 2)}, 0, True),
+    (192, "bfloat16", (2, 16, 5, 12), (8, 16, 3, 3), {"stride": 2}, 0, False),
+    (192, "bfloat16", (2, 16, 16, 16), (8, 16, 1, 3), {"stride": 2}, 0, False),
+    (192, "bfloat16", (2, 16, 16, 16), (8, 16, 3, 3), {"stride": (2, 1)}, 0, False),
+    (192, "float32", (2, 16, 16, 16), (8, 16, 3, 3), {"stride": 2}, 0, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "image", "weight", "options", "first", "once"),
+    thinned(
+        _ROWS,
+        lambda *each: each in _ROWS[:3],
+        lambda *each: ", ".join(str(x) for x in (*each[:3], *each[4].items(), each[5])),
+    ),
+)
+def test_rows_of_an_image_come_to_shared_memory_once(
+    rows: int,
+    dtype: str,
+    image: tuple[int, ...],
+    weight: tuple[int, ...],
+    options: dict[str, Any],
+    first: int,
+    once: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(implicit, "LEAST_WORK", 0)
+    monkeypatch.setattr(kernels, "_LEAST_PRODUCTS", 1 << 40)
+    monkeypatch.setattr(warpgroup_convolution, "_MOST_READS", 1 << 20)
+    monkeypatch.setattr(warpgroup_strided_convolution, "_ROWS", (rows,))
+    launches: list[str] = []
+    for module in (warpgroup_convolution, warpgroup_strided_convolution):
+
+        def noted(
+            device: Any, file: str, *arguments: Any, launcher: Any = module.launcher, **others: Any
+        ) -> Any:
+            launch = launcher(device, file, *arguments, **others)
+
+            def run(*values: Any) -> None:
+                launches.append(file)
+                launch(*values)
+
+            return run
+
+        monkeypatch.setattr(module, "launcher", noted)
+    drv.simulator.install(check="full", schedule="random", capability=(9, 0))
+    generator = tensor.Generator().manual_seed(first)
+    x, factor, bias = (
+        tensor.randn(shape, generator=generator).to(getattr(tensor, dtype))
+        for shape in (image, weight, weight[:1])
+    )
+    # A channel of the last group, which windows of others do not see, nor those that are elsewhere.
+    x[0, -1, 4, 4] = float("inf")
+    memory = tensor.zeros(x.numel() + first, dtype=x.dtype, device="cuda")
+    memory[first:] = x.view(-1).cuda()
+    result = convolution.conv2d(memory[first:].view(*image), factor.cuda(), bias.cuda(), **options)
+    expected = convolution.conv2d(x.double(), factor.double(), bias.double(), **options)
+    assert launches == ["warpgroup_strided_convolution.cu" if once else "warpgroup_convolution.cu"]
+    finite = expected.isfinite()
+    assert tensor.equal(result.cpu().isfinite(), finite)
+    zero = expected.new_zeros(())
+    assert 0 < int((~finite).sum()) < finite.numel() // 4
+    _assert_close(
+        tensor.where(finite, result.cpu().double(), zero), tensor.where(finite, expected, zero), ERRORS[dtype]
+    )
     assert not drv.simulator.findings()
 
 
