@@ -10,12 +10,30 @@
 //   take_pack(state, values, at) an array of them, the i-th at position at(i), which grows with i and from call to call
 //   combine(a, b)             two states, in any order: of several threads, warps, blocks
 //
+// and where states of lanes are less work at once than two by two
+//
+//   lanes                     true
+//   combine_lanes<Width>(state)  those of `Width` neighbouring lanes, for the first of them; called by whole warps
+//
 // What is written at the end is an expression of the final state (nvrtc_kernels/reducers.py). Sums, products and
 // counts of integers are kept in 64 bits, which wrap around; half precision has become float before.
 
 #pragma once
 #include "elements.cuh"
 #include "exponentials.cuh"
+
+// A state of another lane, word by word.
+template <class State>
+__device__ inline State shuffle_down(const State& state, int by, int width) {
+    constexpr int words = (sizeof(State) + 3) / 4;
+    unsigned int word[words] = {};
+    memcpy(word, &state, sizeof(State));
+#pragma unroll
+    for (int i = 0; i < words; ++i) word[i] = __shfl_down_sync(~0u, word[i], by, width);
+    State result;
+    memcpy(&result, word, sizeof(State));
+    return result;
+}
 
 template <class T> struct Accumulator { typedef T type; };
 template <> struct Accumulator<bool> { typedef long long type; };
@@ -193,6 +211,17 @@ struct Extremes {
     static __device__ State combine(State a, State b) { return {lower(a.low, b.low), higher(a.high, b.high)}; }
 };
 
+// Every lane has the result; called by whole warps.
+template <int Width, class Index>
+__device__ inline Index lowest_of_lanes(Index index) {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (Width == 32 && sizeof(Index) == 4) return __reduce_min_sync(~0u, index);
+#endif
+#pragma unroll
+    for (int by = Width / 2; by; by /= 2) index = min(index, __shfl_xor_sync(~0u, index, by));
+    return index;
+}
+
 // The largest or the smallest and its position: the first among equals. The first NaN wins over every number.
 template <class V, class Index, bool Up>
 struct Placed {
@@ -207,6 +236,22 @@ struct Placed {
         const bool equal = nan_a || nan_b ? nan_a && nan_b : a.value == b.value;
         const bool beyond = nan_b || (!nan_a && (Up ? b.value > a.value : b.value < a.value));
         return (equal ? b.index < a.index : beyond) ? b : a;
+    }
+    // The value first, of which lanes need to know no position, and then the first position that has it.
+    static constexpr bool lanes = true;
+    template <int Width>
+    static __device__ State combine_lanes(State state) {
+        V best = state.value;
+#pragma unroll
+        for (int by = Width / 2; by; by /= 2) {
+            const V other = __shfl_xor_sync(~0u, best, by);
+            best = Up ? higher(best, other) : lower(best, other);
+        }
+        const bool has_best = is_nan(best) ? is_nan(state.value) : state.value == best;
+        const Index first = lowest_of_lanes<Width>(has_best ? state.index : Range<Index>::high());
+        const int before = threadIdx.x % 32 / Width * Width;
+        const unsigned int having = __ballot_sync(~0u, has_best && state.index == first) >> before;
+        return {static_cast<V>(__shfl_sync(~0u, state.value, before + __ffs(having) - 1)), first};
     }
     // Few packs have a value that is further out than all before: only then is it looked for where it stands.
     static constexpr bool packs = true;
@@ -259,19 +304,34 @@ struct Moments {
         state.mean = plus(state.mean, scaled(away, inverse(state.count)));
         state.squares += real_product(away, minus(value, state.mean));
     }
+    // Of as many values: their shares are a half, and nothing is divided.
+    static __device__ State combine_alike(State a, V mean, Real squares) {
+        const V away = minus(mean, a.mean);
+        const Real between = real_product(away, away) * a.count * Real(0.5);
+        return {plus(a.mean, scaled(away, Real(0.5))), a.squares + squares + between, a.count + a.count};
+    }
     static __device__ State combine(State a, State b) {
-        if (a.count == b.count) {
-            // As of lanes that share a row: their shares are a half, and nothing is divided.
-            const V away = minus(b.mean, a.mean);
-            const Real between = real_product(away, away) * a.count * Real(0.5);
-            return {plus(a.mean, scaled(away, Real(0.5))), a.squares + b.squares + between, a.count + b.count};
-        }
+        if (a.count == b.count) return combine_alike(a, b.mean, b.squares);
         if (b.count == 0) return a;
         if (a.count == 0) return b;
         const Real count = a.count + b.count, share = b.count * inverse(count);
         const V away = minus(b.mean, a.mean);
         const Real between = real_product(away, away) * a.count * share;
         return {plus(a.mean, scaled(away, share)), a.squares + b.squares + between, count};
+    }
+    // Lanes that share a row mostly have as many values.
+    static constexpr bool lanes = true;
+    template <int Width>
+    static __device__ State combine_lanes(State state) {
+        if (__all_sync(~0u, state.count == __shfl_sync(~0u, state.count, 0))) {
+#pragma unroll
+            for (int by = Width / 2; by; by /= 2)
+                state = combine_alike(state, shuffle_down(state.mean, by, Width), shuffle_down(state.squares, by, Width));
+        } else {
+#pragma unroll
+            for (int by = Width / 2; by; by /= 2) state = combine(state, shuffle_down(state, by, Width));
+        }
+        return state;
     }
     // In two passes over the values. The mean comes from four sums, so that it is off by few roundings: the sum of squares
     // grows by the square of what it is off.

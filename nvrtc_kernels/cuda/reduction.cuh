@@ -277,17 +277,22 @@ struct Ragged {
     }
 };
 
-// A state of another lane, word by word.
-template <class State>
-__device__ inline State shuffle_down(const State& state, int by, int width) {
-    constexpr int words = (sizeof(State) + 3) / 4;
-    unsigned int word[words] = {};
-    memcpy(word, &state, sizeof(State));
+// Whether a reducer combines states of lanes at once.
+template <class Reducer, class = void>
+constexpr bool combines_lanes = false;
+template <class Reducer>
+constexpr bool combines_lanes<Reducer, decltype(void(Reducer::lanes))> = Reducer::lanes;
+
+// What `Width` neighbouring lanes have, combined; the first of them has the result.
+template <class Reducer, int Width>
+__device__ inline typename Reducer::State combine_lanes(typename Reducer::State state) {
+    if constexpr (Width > 1 && combines_lanes<Reducer>) {
+        return Reducer::template combine_lanes<Width>(state);
+    } else {
 #pragma unroll
-    for (int i = 0; i < words; ++i) word[i] = __shfl_down_sync(~0u, word[i], by, width);
-    State result;
-    memcpy(&result, word, sizeof(State));
-    return result;
+        for (int by = Width / 2; by; by /= 2) state = Reducer::combine(state, shuffle_down(state, by, Width));
+        return state;
+    }
 }
 
 // What `Along` neighbouring threads have, combined; the first of them has the result. All threads of the block
@@ -295,9 +300,7 @@ __device__ inline State shuffle_down(const State& state, int by, int width) {
 template <class Reducer, int Along>
 __device__ inline typename Reducer::State combine_team(typename Reducer::State state) {
     typedef typename Reducer::State State;
-    constexpr int width = Along < 32 ? Along : 32;
-#pragma unroll
-    for (int by = width / 2; by; by /= 2) state = Reducer::combine(state, shuffle_down(state, by, width));
+    state = combine_lanes<Reducer, Along < 32 ? Along : 32>(state);
     if constexpr (Along > 32) {
         constexpr int warps = Along / 32;
         __shared__ State cells[warps];
@@ -305,9 +308,7 @@ __device__ inline typename Reducer::State combine_team(typename Reducer::State s
         if (threadIdx.x % 32 == 0) cells[threadIdx.x / 32] = state;
         __syncthreads();
         if (threadIdx.x < 32) {
-            state = cells[threadIdx.x % warps];
-#pragma unroll
-            for (int by = warps / 2; by; by /= 2) state = Reducer::combine(state, shuffle_down(state, by, warps));
+            state = combine_lanes<Reducer, warps>(cells[threadIdx.x % warps]);
         }
     }
     return state;

@@ -417,6 +417,29 @@ def test_the_first_of_equals_and_of_nans_wins(device: drv.Device, name: str) -> 
     check(device, name, np.full((3, 50), 127, np.int8), (1,), 0)
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.sampled(2)
+def test_the_first_in_any_lane_that_shares_a_row(device: drv.Device, name: str) -> None:
+    """Zeros are equal whatever their sign, and NaNs whatever their bits: the value is that of the first one."""
+    for length in (2, 3, 7, 13, 40, 300):
+        array = np.random.default_rng(length).choice(np.array([-0.0, 0.0], np.float32), (8, length))
+        array[1::2] += np.float32(1 if name == "min" else -1)
+        array[1::2, -1] = -0.0
+        array[4:, length // 2 :: 3] = np.nan
+        values, indices = reduced(device, REFERENCES[name][0], array, [1], [dtypes.float32, N])
+        expected = (np.argmin if name == "min" else np.argmax)(array, 1, keepdims=True)
+        np.testing.assert_array_equal(indices, expected)
+        first = np.take_along_axis(array, expected, 1)
+        np.testing.assert_array_equal(values.view(np.int32), first.view(np.int32))
+
+
+@pytest.mark.parametrize("length", [2, 9, 30, 100, 1000, 1030])
+def test_variances_of_lanes_with_different_counts(device: drv.Device, length: int) -> None:
+    array = normal(3, length) * np.arange(1, length + 1, dtype=np.float32) + 100
+    (result,) = reduced(device, reducers.VAR, array, [1], [F], [1.0])
+    np.testing.assert_allclose(result, array.astype(np.float64).var(1, ddof=1, keepdims=True), rtol=1e-5)
+
+
 def test_a_large_mean_costs_a_variance_no_digits(device: drv.Device) -> None:
     array = normal(2, 5000) + 4096
     for dims, order in (((1,), [0, 1]), ((1,), [1, 0])):
