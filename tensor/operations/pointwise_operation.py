@@ -25,6 +25,7 @@ from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.host import native_loops
+from tensor.core.host.broadcasting import use_rows_in_place
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
@@ -46,6 +47,8 @@ IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
 #: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
 _BLOCK = 1 << 15
+#: Elements from which on it is worth telling NumPy how to go over operands that are stretched or have gaps.
+_MANY = 1 << 16
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -639,6 +642,8 @@ class Pointwise:
                     else:
                         write(piece, function(*parts, out=scratch[: piece.size], **loop))
 
+        in_place = 0 if any(changed) else _row_in_place(target, signature)
+
         # Whole arrays of another type would come from memory, and go there, for each conversion.
         written = target.dtype is compute_dtype or target.dtype.category is Category.BOOL
         at_once = direct and written and not any(changed)
@@ -648,6 +653,8 @@ class Pointwise:
         def run(out: Tensor, *operands: Any) -> None:
             into = out._writable
             with np.errstate(all="ignore"):
+                if in_place:
+                    use_rows_in_place(in_place)
                 values = [read(position, x) for position, x in enumerate(operands)]
                 if direct and (into.dtype == element or into.dtype == np.bool_):
                     function(*values, out=into, **loop)
@@ -684,6 +691,18 @@ def _alike(target: Layout, signature: Sequence[Layout | type]) -> bool:
         isinstance(operand, type) or (operand.contiguous and operand.shape == target.shape)
         for operand in signature
     )
+
+
+def _row_in_place(target: Layout, signature: Sequence[Layout | type]) -> int:
+    """Elements that all operands go over in equal steps, where they do not lie as ``target`` does; 0 for few elements in all."""
+    if target.numel < _MANY or not target.contiguous or _alike(target, signature):
+        return 0
+    steps = [
+        strides_of.broadcast_strides(operand.shape, operand.strides, target.shape)
+        for operand in signature
+        if not isinstance(operand, type)
+    ]
+    return strides_of.collapse(target.shape, target.strides, *steps)[0][-1]
 
 
 def _allocating(run: Callable[..., None], layout: Layout, signature: Sequence[Any]) -> Callable[..., Tensor]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from drv.host.threads import share
 from nvrtc_kernels.host_loops import channel_normalization as loops
+from tensor.core.host.broadcasting import use_rows_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,9 @@ def _by_blocks(array: Array, work: Callable[[_Slices, Array], None]) -> None:
                 slice(item, min(item + several, items)),
                 slice(channel, min(channel + some, channels)),
             )
-            work(block, scratch[: block[0].stop - item, : block[1].stop - channel])
+            with np.errstate(all="ignore"):
+                use_rows_in_place(inner)
+                work(block, scratch[: block[0].stop - item, : block[1].stop - channel])
 
     share(run, -(-pieces // each))
 

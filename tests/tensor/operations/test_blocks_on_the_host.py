@@ -125,3 +125,19 @@ def test_columns_are_added_up_a_few_at_a_time(rows: int) -> None:
     np.testing.assert_allclose(
         tensor.tensor(x).sum(0).numpy(), x.sum(0, dtype=np.float64), rtol=1e-5, atol=2e-6
     )
+
+
+@pytest.mark.parametrize("shape", [(700,), (200, 1), (1, 1), (200, 700)], ids=str)
+def test_stretched_operands_of_many_elements(shape: tuple[int, ...]) -> None:
+    """Rows are gone over where they are, and the size of NumPy's buffer is as before."""
+    rng = np.random.default_rng(0)
+    whole, other = rng.standard_normal((200, 1400)).astype(np.float32), rng.standard_normal(shape)
+    other = other.astype(np.float32)
+    former = np.getbufsize()
+    for x in (whole[:, :700].copy(), whole[:, 3:703]):
+        a, b = tensor.from_numpy(x), tensor.from_numpy(other)
+        np.testing.assert_array_equal((a - b).numpy(), x - other)
+        np.testing.assert_array_equal((b / a).numpy(), other / x)
+        np.testing.assert_array_equal((a * b.double()).numpy(), x * other.astype(np.float64))
+        np.testing.assert_array_equal((a < b).numpy(), x < other)
+    assert np.getbufsize() == former
