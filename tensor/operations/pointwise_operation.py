@@ -17,7 +17,7 @@ import numpy as np
 from nvrtc_kernels import host_loops
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
-from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, int64, uint64
+from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, bfloat16, dtype, float16, float32, int64, uint64
 from tensor.autograd.recording.inplace import attach_in_place, check_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative, mask_of
 from tensor.core.base import TensorBase, maker
@@ -592,6 +592,11 @@ class Pointwise:
                 value = held
             finish(into, value)
 
+        # One step needs fewer arrays in the cache at once.
+        size = _BLOCK << is_ufunc
+        # Half precision is rounded as NumPy does, without looking for a loop for each block.
+        plain = rounded is None and compute_dtype is float32 and target.dtype in (float16, bfloat16)
+
         def run_blocks(out: Tensor, *operands: Any) -> None:
             into = out._writable.reshape(-1)
             long = [isinstance(x, TensorBase) for x in operands]
@@ -610,10 +615,10 @@ class Pointwise:
                     if is_long
                 )
             ):
-                scratch = np.empty(_BLOCK, element)
+                scratch = np.empty(size, element)
             # Memory that all blocks are converted to, as the system clears new memory for each.
             rooms = [
-                np.empty(_BLOCK, element) if is_long and convert else None
+                np.empty(size, element) if is_long and convert else None
                 for is_long, convert in zip(long, changed, strict=True)
             ]
             if is_ufunc and numbers_only and not exact:
@@ -628,8 +633,8 @@ class Pointwise:
                 return converted
 
             with np.errstate(all="ignore"):
-                for start in range(0, into.size, _BLOCK):
-                    block = slice(start, start + _BLOCK)
+                for start in range(0, into.size, size):
+                    block = slice(start, start + size)
                     parts = [
                         part(x, room, block) if is_long else x
                         for x, is_long, room in zip(values, long, rooms, strict=True)
@@ -640,7 +645,11 @@ class Pointwise:
                     elif scratch is None:
                         function(*parts, out=piece, **loop)
                     else:
-                        write(piece, function(*parts, out=scratch[: piece.size], **loop))
+                        value = function(*parts, out=scratch[: piece.size], **loop)
+                        if plain:
+                            np.copyto(piece, value, casting="unsafe")
+                        else:
+                            write(piece, value)
 
         in_place = 0 if any(changed) else _row_in_place(target, signature)
 
