@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tensor
-from drv.simulator.timing import recorder
+from drv.simulator.timing.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def launched() -> Iterator[list[str]]:
     """Note the names of the kernels of a block, and of its copies and products, in their order; they are there after it.
 
-    The profiler tells them. What it says of their times is not read, so that they are not assembled for the hardware.
+    The profiler tells them. What it says of their times is not read, so that the simulator does not count what they do.
     """
     names: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "assemble", lambda *_: {})
+        patch.setattr(Recorder, "launch_begins", lambda *_: None)
         with tensor.profiler.profile() as profile:
             yield names
             tensor.cuda.synchronize()
