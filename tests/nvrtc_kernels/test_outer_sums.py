@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import drv
@@ -62,14 +62,27 @@ def test_products_of_many_sizes(element: dtype, result: dtype, schedule: str) ->
         assert not list(drv.simulator.findings())
 
 
-@pytest.mark.sampled(15)
-@given(
+_any = given(
     st.lists(_PRODUCTS, min_size=1, max_size=6), st.sampled_from([(bfloat16, bfloat16), (float16, float32)])
 )
-def test_any_products(products: list[OuterSum], dtypes: tuple[dtype, dtype]) -> None:
+
+
+def _assert_right_on_any_schedule(products: list[OuterSum], dtypes: tuple[dtype, dtype]) -> None:
     with drv.simulator.installed(check="full", schedule="random"):
         _assert_right(*dtypes, products)
         assert not list(drv.simulator.findings())
+
+
+@settings(max_examples=20)
+@_any
+def test_any_products(products: list[OuterSum], dtypes: tuple[dtype, dtype]) -> None:
+    _assert_right_on_any_schedule(products, dtypes)
+
+
+@pytest.mark.nightly
+@_any
+def test_many_products(products: list[OuterSum], dtypes: tuple[dtype, dtype]) -> None:
+    _assert_right_on_any_schedule(products, dtypes)
 
 
 def test_as_many_as_a_table_has() -> None:
