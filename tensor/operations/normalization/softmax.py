@@ -113,12 +113,12 @@ def _softmax_gradient_plan(
             )
             if not g.shape:
                 g, y = g.reshape(1), y.reshape(1)
-            elif dim == g.ndim - 1:
-                into = empty_array(g.shape, g.dtype)
-                if not loops.backward(_rows(g), _rows(y), _rows(into), log=log):
-                    rows_on_host.backward(_rows(g), _rows(y), _rows(into), log=log)
-                return _wrapped(into, compute_dtype, out)
             with np.errstate(all="ignore"):
+                if dim == g.ndim - 1:
+                    into = empty_array(g.shape, g.dtype)
+                    if not loops.backward(_rows(g), _rows(y), _rows(into), log=log):
+                        rows_on_host.backward(_rows(g), _rows(y), _rows(into), log=log)
+                    return _wrapped(into, compute_dtype, out)
                 if log:
                     return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), compute_dtype, out)
                 return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, compute_dtype, out)
