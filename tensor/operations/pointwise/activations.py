@@ -656,13 +656,13 @@ def _gelu(x: Any, out: Any = None) -> Any:
     if x.dtype != np.float32 or np.ndim(x) == 0:
         return np.multiply(x, ndtr_on_host(x), out=out)
     # x - x * F(-x) and x * F(x), F the normal distribution function, are the larger of x and 0, less abs(x) * F(-abs(x)).
-    result, bell, size = single_normal_tail(x, np.empty_like(x) if out is None else out)
+    result, bell, size, hard = single_normal_tail(x, np.empty_like(x) if out is None else out)
     result *= bell
     result *= size
     # Of zeros the second is taken, or the positive one: results have the sign of x also where they are 0.
     size.fill(-0.0)
     np.subtract(np.maximum(size, x, out=size), result, out=result)
-    if not x.min(initial=0.0) > -np.inf:
+    if hard:
         # The limit is 0, and the product, which a device computes, NaN.
         result[np.isneginf(x)] = np.nan
     return result
@@ -671,7 +671,7 @@ def _gelu(x: Any, out: Any = None) -> Any:
 def _gelu_slope(x: Any) -> Any:
     if x.dtype != np.float32 or np.ndim(x) == 0:
         return ndtr_on_host(x) + x * _normal_density(x)
-    slope, bell, size = single_normal_tail(x, np.empty_like(x))
+    slope, bell, size, _ = single_normal_tail(x, np.empty_like(x))
     # The slope at -abs(x), which infinite numbers make NaN.
     np.multiply(x, _SINGLE_INVERSE_ROOT, out=size)
     slope -= np.abs(size, out=size)

@@ -153,28 +153,30 @@ _TAIL = Ratio(
     np.float32,
 )
 _MINUS_HALF = np.array(-0.5, np.float32)
-#: The distribution function times its argument rounds to 0 in single precision from the second on.
-_ENDS_OF_TAIL = constants((0.0, 14.5), np.float32)
+#: The distribution function times its argument rounds to 0 in single precision from the second on, and up to the largest one
+#: powers are numbers.
+_ENDS_OF_TAIL, _LARGEST = constants((0.0, 14.5), np.float32), 1e9
 
 
-def single_normal_tail(x: Any, out: Any) -> tuple[Any, Any, Any]:
+def single_normal_tail(x: Any, out: Any) -> tuple[Any, Any, Any, bool]:
     """The normal distribution function at ``-abs(x)``, of float32, in two factors.
 
-    Their product has relative errors below 7e-7, and 5e-6 where ``x`` is beyond -5.
+    Their product has relative errors below 2e-6, and 1e-5 where ``x`` is beyond -5.
 
     Returns
     -------
     tuple
-        ``out``, which has the first factor; ``exp(-x * x / 2)``, the second one; and ``abs(x)``, but at most 14.5, from where
-        on the product times it rounds to 0.
+        ``out``, which has the first factor; ``exp(-x * x / 2)``, the second one; ``abs(x)``; and whether there are numbers beyond
+        1e9 or NaN, in which case the third is at most 14.5, from where on the product times it rounds to 0.
     """
     size = np.abs(x)
-    # Several times as quick as the minimum with a number.
-    size.clip(*_ENDS_OF_TAIL, out=size)
+    hard = not np.maximum.reduce(size, axis=None, initial=0.0) <= _LARGEST
+    if hard:
+        size.clip(*_ENDS_OF_TAIL, out=size)
     _TAIL(size, out)
     bell = np.square(size)
     bell *= _MINUS_HALF
-    return out, np.exp(bell, out=bell), size
+    return out, np.exp(bell, out=bell), size, hard
 
 
 def normal_tails(x: Any) -> tuple[Any, Any]:
