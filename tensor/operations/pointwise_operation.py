@@ -36,7 +36,7 @@ from .results import check_partial_overlap, check_target, result_layout
 from .sparse_rules import on_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tensor.autograd.recording.recorder import OperationNode
     from tensor.core.layout import Layout
@@ -658,6 +658,10 @@ class Pointwise:
         at_once = direct and written and not any(changed)
         if not at_once and target.numel > 2 * _BLOCK and _alike(target, signature):
             return run_blocks
+        # Operands that lie in other ways are cut along the first dimension; 0 for those that are not.
+        rows = 0
+        if not at_once and target.numel > 2 * _BLOCK:
+            rows = _BLOCK // (target.numel // target.shape[0])
 
         def run(out: Tensor, *operands: Any) -> None:
             into = out._writable
@@ -667,6 +671,9 @@ class Pointwise:
                 values = [read(position, x) for position, x in enumerate(operands)]
                 if direct and (into.dtype == element or into.dtype == np.bool_):
                     function(*values, out=into, **loop)
+                elif rows and not any(np.may_share_memory(into, value) for value in values):
+                    for piece, parts in _in_rows(rows, into, values):
+                        write(piece, np.asarray(function(*parts)))
                 else:
                     write(into, np.asarray(function(*values)))
 
@@ -700,6 +707,14 @@ def _alike(target: Layout, signature: Sequence[Layout | type]) -> bool:
         isinstance(operand, type) or (operand.contiguous and operand.shape == target.shape)
         for operand in signature
     )
+
+
+def _in_rows(rows: int, into: Any, values: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """``into`` and operands, numbers among them, some rows at a time."""
+    stretched = [np.broadcast_to(x, into.shape) if np.ndim(x) else x for x in values]
+    for start in range(0, len(into), rows):
+        block = slice(start, start + rows)
+        yield into[block], [x[block] if np.ndim(x) else x for x in stretched]
 
 
 def _row_in_place(target: Layout, signature: Sequence[Layout | type]) -> int:

@@ -102,6 +102,25 @@ def test_special_values_of_large_tensors():
     assert tensor.erf(x)[4].isnan() and nn.functional.relu(x)[4].isnan()
 
 
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.sampled(4)
+def test_stretched_operands_and_gaps_are_computed_as_contiguous_ones(name):
+    """By rows, unless the result lies where an operand does."""
+    tensor.manual_seed(1)
+    wide, mask = tensor.randn(700, 200), tensor.rand(700, 100) < 0.5
+    column, expanded = tensor.randn(700, 1), tensor.randn(1, 100).expand(700, 100)
+    for x, y in (
+        (wide[:, 30:130], column.expand(700, 100)),
+        (expanded, wide[:, ::2]),
+        (wide[:, 100:], wide[:, :100]),
+    ):
+        result = CALLS[name](x, y, mask)
+        assert tensor.equal(result, CALLS[name](x.contiguous(), y.contiguous(), mask))
+    square, other = tensor.randn(2, 300, 300)
+    expected = tensor.lerp(square, other.t().contiguous(), 0.25)
+    assert tensor.equal(square.lerp_(other.t(), 0.25), expected)
+
+
 def test_other_orders_of_elements_are_computed_too():
     x = tensor.randn(SIZE // 100, 100)
     assert tensor.equal(nn.functional.gelu(x.t()), nn.functional.gelu(x).t())
