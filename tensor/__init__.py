@@ -35,7 +35,6 @@ with _without_collections():
         amp,
         autograd,
         backends,
-        compiler,
         cpu,
         cuda,
         fft,
@@ -47,12 +46,9 @@ with _without_collections():
         utils,
         version,
     )
-from . import hub as hub
-from . import onnx as onnx
 from . import random as random  # as the next ones: namespaces that a star import leaves out
 from . import return_types as return_types
 from . import serialization as serialization
-from . import testing as testing
 from . import types as types
 from .accelerator.devices import get_device_module
 from .amp import GradScaler
@@ -83,7 +79,6 @@ from .autograd import (
     set_grad_enabled,
 )
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
-from .compiler import compile
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype, set_default_dtype
 from .core.dtypes.limits import finfo, iinfo
@@ -335,24 +330,29 @@ __all__ = [
     *_published("tensor"),
 ]
 
-# What stands in higher layers, found when it is used, as layers import downward only.
+# What stands in higher layers, which import downward only, and what many programs do without: found when it is used.
 _LAZY = {
     "_dynamo": "tensor.compiler.dynamo",
     "_inductor": "tensor.compiler.inductor",
     "ao": "nn.ao",
+    "compile": "tensor.compiler:compile",
+    "compiler": "tensor.compiler",
     "distributed": "parallel",
     "distributions": "tensor.distributions",
     "func": "tensor.func",
+    "hub": "tensor.hub",
     "library": "tensor.library",
     "ops": "tensor.ops",
     "fx": "nn.fx",
     "multiprocessing": "parallel.multiprocessing",
     "nn": "nn",
+    "onnx": "tensor.onnx",
     "optim": "nn.optim",
     "overrides": "tensor.overrides",
     "DisableTorchFunction": "tensor.methods.overriding.protocol:DisableTorchFunction",
     "DisableTorchFunctionSubclass": "tensor.methods.overriding.protocol:DisableTorchFunctionSubclass",
     "profiler": "tensor.profiler",
+    "testing": "tensor.testing",
     "adaptive_avg_pool1d": "nn.functional:adaptive_avg_pool1d",
     "adaptive_max_pool1d": "nn.functional:adaptive_max_pool1d_with_indices",
     "avg_pool1d": "nn.functional:avg_pool1d",

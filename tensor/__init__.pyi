@@ -5,21 +5,17 @@ from . import accelerator
 from . import amp
 from . import autograd
 from . import backends
-from . import compiler
 from . import cpu
 from . import cuda
 from . import fft
-from . import hub as hub
 from . import jit
 from . import linalg
-from . import onnx as onnx
 from . import random as random
 from . import return_types as return_types
 from . import serialization as serialization
 from . import signal
 from . import sparse
 from . import special
-from . import testing as testing
 from . import types as types
 from . import utils
 from . import version
@@ -50,7 +46,6 @@ from .autograd import set_grad_enabled
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled
 from .autograd.anomaly_mode import is_anomaly_enabled
 from .autograd.anomaly_mode import set_anomaly_enabled
-from .compiler import compile
 from .core.devices.device import device
 from .core.dtypes.default import get_default_dtype
 from .core.dtypes.default import set_default_dtype
@@ -173,6 +168,7 @@ from nvrtc_kernels.dtypes import uint64
 from nvrtc_kernels.dtypes import uint8
 from tensor.autograd.recording.storage_views import as_strided
 from tensor.autograd.recording.storage_views import view_as_real
+from tensor.compiler import compile as compile
 from tensor.fft.short_time import istft
 from tensor.fft.short_time import stft
 from tensor.func import vmap as vmap
@@ -629,14 +625,18 @@ import nn.fx as fx
 import nn.optim as optim
 import parallel as distributed
 import parallel.multiprocessing as multiprocessing
+import tensor.compiler as compiler
 import tensor.compiler.dynamo as _dynamo
 import tensor.compiler.inductor as _inductor
 import tensor.distributions as distributions
 import tensor.func as func
+import tensor.hub as hub
 import tensor.library as library
+import tensor.onnx as onnx
 import tensor.ops as ops
 import tensor.overrides as overrides
 import tensor.profiler as profiler
+import tensor.testing as testing
 
 half, double, cfloat, cdouble = (float16, float64, complex64, complex128)
 short, long = (int16, int64)

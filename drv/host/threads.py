@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from .processors import processor_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
 
 
 def thread_count() -> int:
@@ -57,6 +57,9 @@ class _Threads:
                 if not self.size:
                     expected = thread_count()
                     if expected > 1:
+                        # A hundredth of the import of the package, which many programs end without.
+                        from concurrent.futures import ThreadPoolExecutor
+
                         self.pool = ThreadPoolExecutor(expected - 1, thread_name_prefix="tensor-host")
                     self.size = expected
         return self.size

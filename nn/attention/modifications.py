@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import Tensor
-from tensor.func import vmap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +120,9 @@ class Numbers:
         return self._called(score_mod, (scores,))
 
     def _called(self, function: Callable[..., Tensor], scores: tuple[Tensor, ...]) -> Tensor:
+        # With its rules a hundredth of the import of the package.
+        from tensor.func import vmap
+
         for axis in reversed(range(len(self.axes))):
             in_dims = [None] * len(self.axes)
             in_dims[axis] = 0  # type: ignore[call-overload]

@@ -8,7 +8,6 @@ import hashlib
 import itertools
 import os
 import threading
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +149,8 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
 def _compiler() -> str:
     """Which NVRTC makes PTX here. Where it is a package, what that says: loading it takes longer than a loop that is on disk."""
     try:
+        from importlib import metadata  # of no use before something is compiled
+
         return metadata.version(_NVRTC)
     except metadata.PackageNotFoundError:
         return str(compiler_version())

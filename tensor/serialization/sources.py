@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,6 +109,8 @@ class Checked(Stream):
             super()._fill_all(rest, entry)
             self.crc32 = zlib.crc32(rest)
             return
+        from concurrent.futures import ThreadPoolExecutor  # only programs that load large files need it
+
         # Reading and computing take about as long as each other, and neither holds the interpreter's lock.
         with ThreadPoolExecutor(1) as thread:
             crc32 = thread.submit(zlib.crc32, b"")

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.names.absent import lazily as _lazily
 
 from . import _pytree as _pytree
-from . import checkpoint, data, deterministic, dlpack, hooks
+from . import checkpoint, deterministic, dlpack, hooks
 
 __all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks"]
 
-# What few programs use, loaded when they do.
+# What many programs do without, loaded when it is used.
 _LAZY = {
     "benchmark": "tensor.utils.benchmark",
+    "data": "tensor.utils.data",
     "model_zoo": "tensor.utils.model_zoo",
     "module_tracker": "nn.utils.module_tracker",
     "tensorboard": "tensor.utils.tensorboard",

@@ -1,4 +1,4 @@
-"""Importing the packages needs no extra, loads no driver and no compiler."""
+"""Importing the packages needs no extra, and loads no driver, no compiler and little of what few programs use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ import sys
 import pytest
 
 EXTRAS = ("sklearn", "matplotlib", "tqdm", "pytest", "hypothesis", "scipy")
-LAZY = ("cuda.bindings.driver", "cuda.bindings.nvrtc")
+LAZY = (
+    "cuda.bindings.driver",
+    "cuda.bindings.nvrtc",
+    # Parts of the import's time that most programs do without.
+    "concurrent.futures",
+    "email",
+    "importlib.metadata",
+    "tensor.compilation",
+    "tensor.func",
+    "tensor.testing",
+    "tensor.utils.data",
+)
 PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools", "tools.bench")
 
 

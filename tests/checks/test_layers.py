@@ -40,7 +40,7 @@ INSIDE_FUNCTIONS = {
     },
     "nvrtc_kernels": {"text": _CHOSEN, "forward": _CHOSEN, "backward": _CHOSEN, "RowWriter": _CHOSEN},
     "tensor": {"Recorder": _CHOSEN},
-    "nn": {},
+    "nn": {"vmap": "its rules, for every operation, are of use only to masks that are functions"},
     "parallel": {
         "MpiTransport": _OPTIONAL,
         "subgroup": _OPTIONAL,

@@ -14,7 +14,6 @@ import fcntl
 import mmap
 import os
 import re
-import secrets
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ _ALIGNED = 64
 
 def new_name() -> str:
     """Name of a block, with the process id, so that who finds one that a killed process left knows whose it was."""
-    return f"{_PREFIX}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def reserve(descriptor: int, size: int) -> bool:

@@ -7,7 +7,6 @@ was probably meant.
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from graphroot.coexistence import loaded, own
@@ -204,6 +203,8 @@ def nearest_of(name: str, public: Iterable[str]) -> str | None:
     for each in sorted(public):
         by_letters.setdefault(_letters(each), []).append(each)
     letters = _letters(name)
+    import difflib  # only for what is wrong
+
     # Of letters in another order, as in ``bais``, less than the rest of a short name is alike.
     close = difflib.get_close_matches(letters, by_letters, n=1, cutoff=0.8) or [
         each for each in by_letters if sorted(each) == sorted(letters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-import secrets
+import os
 import struct
 import threading
 from typing import TYPE_CHECKING, Any
@@ -256,7 +256,7 @@ def unsigned_seed(seed: int) -> int:
 
 def random_seed() -> int:
     """A seed from the operating system; below 2**53, so that every language can print it exactly."""
-    return secrets.randbits(53)
+    return int.from_bytes(os.urandom(7), "little") >> 3
 
 
 class _Defaults:
