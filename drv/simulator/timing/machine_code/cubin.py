@@ -29,7 +29,11 @@ _RESERVED_SHARED = ".nv.reservedSmem.offset0"
 _RESERVED_BYTES = 1024
 #: Nine low bits of instructions, the same for all forms of their operands from capability 7.0 on.
 _OPCODE_MASK = 0x1FF
-_NOP, _BRANCH = 0x118, 0x147
+_NOP, _BRANCH, _EXIT = 0x118, 0x147, 0x14D
+#: Twelve low bits of what gathers the lanes that take part in an instruction of the whole warp, where they have diverged.
+_COLLECT = 0x348
+#: Predicate of an instruction that always runs: its number, which is that of the constant "true", and no negation.
+_PREDICATE_SHIFT, _ALWAYS = 12, 7
 _LOCAL_LOAD, _LOCAL_STORE = 0x183, 0x187
 
 
@@ -56,9 +60,10 @@ class CompiledKernel:
     code_bytes : int
         Size of the code.
     by_line : Counter
-        Instructions by the line of the PTX that they come from; empty without line information.
+        Instructions by the line of the PTX that they come from; empty without line information. Copies for warps whose
+        lanes are apart when a shuffle or vote comes are left out.
     opcodes : dict
-        For each PTX line a counter of the instructions' opcodes (their nine low bits).
+        For each PTX line a counter of these instructions' opcodes (their nine low bits).
     """
 
     name: str
@@ -193,7 +198,7 @@ class _Reader:
             kernel = kernels.get(owners.get(field_offset, ""))
             if kernel is None:
                 continue
-            opcodes = _opcodes(code[kernel.name])
+            opcodes, out_of_line = _opcodes(code[kernel.name]), _collecting(code[kernel.name])
             for (start, line), (stop, _) in pairwise(sequence):
                 original = line_of.get(line)
                 if original is None:
@@ -201,6 +206,8 @@ class _Reader:
                 for index in range(
                     start // _INSTRUCTION_BYTES, min(stop // _INSTRUCTION_BYTES, len(opcodes))
                 ):
+                    if index in out_of_line:
+                        continue
                     kernel.by_line[original] += 1
                     kernel.opcodes.setdefault(original, Counter())[opcodes[index]] += 1
 
@@ -215,6 +222,24 @@ def _opcodes(code: bytes) -> list[int]:
     if words and words[-1] == _BRANCH:
         words.pop()
     return words
+
+
+def _collecting(code: bytes) -> set[int]:
+    """Numbers of the instructions to which warps branch whose lanes are apart when a shuffle or vote comes.
+
+    The assembler puts such code, with a copy of the shuffle, behind the kernel's own, wherever it cannot tell that lanes are
+    together. It stands between two jumps. Warps whose lanes are together never get there.
+    """
+    result: set[int] = set()
+    begin, collects = 0, False
+    for number, at in enumerate(range(0, len(code), _INSTRUCTION_BYTES)):
+        (word,) = struct.unpack_from("<H", code, at)
+        collects |= word & 0xFFF == _COLLECT
+        if word & _OPCODE_MASK in (_BRANCH, _EXIT) and word >> _PREDICATE_SHIFT == _ALWAYS:
+            if collects:
+                result.update(range(begin, number + 1))
+            begin, collects = number + 1, False
+    return result
 
 
 def _original_lines(contents: bytes, ptx: str) -> dict[int, int]:

@@ -87,6 +87,35 @@ def test_instructions_are_told_by_the_line_of_the_ptx() -> None:
     assert sum(kernel.by_line.values()) <= kernel.instructions <= sum(kernel.by_line.values()) + 4
 
 
+APART = r"""
+extern "C" __global__ void apart(float *x, int n)
+{
+    for (int i = threadIdx.x / 32; i < n; i += 4) {
+        float own = x[i * 32 + threadIdx.x % 32];
+        for (int by = 16; by; by /= 2)
+            own += __shfl_xor_sync(~0u, own, by);
+        x[i * 32 + threadIdx.x % 32] = own;
+    }
+}
+"""
+
+
+def test_copies_of_shuffles_for_lanes_that_are_apart_are_left_out() -> None:
+    program = drv.compile_program(APART, "compute_90", line_info=True)
+    kernel = assemble(program.image, (9, 0))["apart"]
+    lines = program.image.decode().splitlines()
+    shuffles = [
+        sum(count for opcode, count in opcodes.items() if hardware_pipe(opcode) == "shuffle")
+        for line, opcodes in kernel.opcodes.items()
+        if lines[line - 1].split()[0].startswith("shfl")
+    ]
+    # The compiler may unroll the outer loop; without the copies all lines have their shuffle as often.
+    assert len(shuffles) >= 5
+    assert set(shuffles) == {1}
+    # The copies are in the code all the same.
+    assert kernel.instructions >= sum(kernel.by_line.values()) + 5
+
+
 #: PTX of one instruction, and the pipe of what it becomes.
 ONE = [
     ("add.f32 %f1, %f2, %f3;", "fma"),
