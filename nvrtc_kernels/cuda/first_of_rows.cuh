@@ -27,6 +27,13 @@ struct OrderedKeys {
     static __device__ Value of_key(Key key) { return key; }
 };
 
+template <class T>
+constexpr bool is_bfloat = false;
+#ifdef __CUDA_BF16_TYPES_EXIST__
+template <>
+constexpr bool is_bfloat<__nv_bfloat16> = true;
+#endif
+
 // Numbers of up to 32 bits are compared as floats, which takes one instruction where a key takes eight.
 template <class Float, class Bits_, bool Descending>
 struct OrderedFloats {
@@ -52,6 +59,21 @@ struct OrderedFloats {
     }
     // True of NaNs that come later too.
     static __device__ bool is_up_to(Value x, Value limit) { return Descending ? !(x < limit) : !(x > limit); }
+    // The same of two elements of half precision at once.
+    static constexpr bool pairs = sizeof(Bits) == 2;
+    static __device__ unsigned int first_of_pairs(unsigned int a, unsigned int b) {
+        unsigned int result;
+        if constexpr (is_bfloat<Float> && Descending) {
+            asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+        } else if constexpr (is_bfloat<Float>) {
+            asm("min.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+        } else if constexpr (Descending) {
+            asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+        } else {
+            asm("min.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+        }
+        return result;
+    }
     static __device__ Key key(Value x) {
         return Order<Key, 0x7f800000, false, Descending>::key(static_cast<Key>(__float_as_int(x)));
     }
@@ -60,6 +82,14 @@ struct OrderedFloats {
         return __int_as_float(key >> 31 ? key & 0x7fffffff : ~key);
     }
 };
+
+// Whether the first one of elements is found two at a time, of half precision.
+template <class Ordered, class = void>
+constexpr bool has_pairs = false;
+#if __CUDA_ARCH__ >= 800
+template <class Ordered>
+constexpr bool has_pairs<Ordered, decltype(void(Ordered::pairs))> = Ordered::pairs;
+#endif
 
 // A row, as its lanes go over it: pack i of a lane is one of the 32 that lie together.
 template <class Ordered, int Width>
@@ -82,11 +112,22 @@ struct PackedRow {
             for (int j = 0; j < Width; ++j) values[j] = Ordered::last();
         }
     }
-    __device__ static Value first(const Value (&values)[Width]) {
-        Value result = values[0];
+    __device__ Value first_of_pack(unsigned i) const {
+        if constexpr (has_pairs<Ordered> && Width % 2 == 0) {
+            if (at(i) >= n) return Ordered::last();
+            const Pack<unsigned int, Width / 2> pack = *reinterpret_cast<const Pack<unsigned int, Width / 2>*>(row + at(i));
+            unsigned int pair = pack.items[0];
 #pragma unroll
-        for (int j = 1; j < Width; ++j) result = Ordered::first(result, values[j]);
-        return result;
+            for (int j = 1; j < Width / 2; ++j) pair = Ordered::first_of_pairs(pair, pack.items[j]);
+            return Ordered::first(Ordered::value(static_cast<Bits>(pair)), Ordered::value(static_cast<Bits>(pair >> 16)));
+        } else {
+            Value values[Width];
+            load(i, values);
+            Value result = values[0];
+#pragma unroll
+            for (int j = 1; j < Width; ++j) result = Ordered::first(result, values[j]);
+            return result;
+        }
     }
     // How many elements of the row come before a key.
     __device__ unsigned before(Key key) const {
@@ -113,11 +154,28 @@ __device__ inline Key key_of_rank(unsigned count, const Before& before) {
     return result;
 }
 
+// A key, and the position that tells equal ones apart: in one number where both have room.
+template <class Key>
+struct Rank {
+    Key key;
+    unsigned position;
+    __device__ bool operator<(const Rank& other) const {
+        return key < other.key || (key == other.key && position < other.position);
+    }
+};
+template <>
+struct Rank<unsigned int> {
+    unsigned long long both;
+    Rank() = default;
+    __device__ Rank(unsigned key, unsigned position) : both(static_cast<unsigned long long>(key) << 32 | position) {}
+    __device__ bool operator<(const Rank& other) const { return both < other.both; }
+};
+
 // Positions that a warp has collected, in any order, up to what there is room for. Lanes have their ranks from votes: atomics
 // would meet in one bank where many elements are taken.
 template <class Key>
 struct Collection {
-    Key keys[FIRST_MOST];
+    Rank<Key> ranks[FIRST_MOST];
     unsigned positions[FIRST_MOST];
 
     // One more of each lane that `has` one; how many there are then.
@@ -196,18 +254,22 @@ struct Collection {
     }
 };
 
-// The keys of lanes in order.
+// The keys of lanes in order. Where keys are to fall on the way, those that are complemented rise, so that the lower lane of
+// each two always takes the smaller one.
 template <class Key>
 __device__ inline Key sorted_lanes(Key own) {
     const unsigned lane = threadIdx.x % 32;
 #pragma unroll
     for (unsigned size = 2; size <= 32; size *= 2) {
+        const Key complement = lane & size ? ~Key(0) : Key(0);
+        own ^= complement;
 #pragma unroll
         for (unsigned step = size / 2; step; step /= 2) {
             const Key other = __shfl_xor_sync(~0u, own, step);
-            const bool lower = ((lane & size) == 0) == ((lane & step) == 0);
-            own = lower ? min(own, other) : max(own, other);
+            const bool lower = (lane & step) == 0;
+            own = (own < other) == lower ? own : other;
         }
+        own ^= complement;
     }
     return own;
 }
@@ -223,27 +285,21 @@ __device__ void first_of_rows(
     typedef PackedRow<Ordered, Width> Row;
     __shared__ Collection<Key> collections[FIRST_WARPS];
     const unsigned lane = threadIdx.x % 32;
-    Collection<Key>& own = collections[threadIdx.x / 32];
-    for (long long r = static_cast<long long>(blockIdx.x) * FIRST_WARPS + threadIdx.x / 32; r < rows;
+    // So the compiler knows that lanes stay together.
+    const unsigned warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+    Collection<Key>& own = collections[warp];
+    for (long long r = static_cast<long long>(blockIdx.x) * FIRST_WARPS + warp; r < rows;
          r += static_cast<long long>(gridDim.x) * FIRST_WARPS) {
         const Row row{in + r * n, n};
         Value firsts[Packs ? Packs : 1], first = Ordered::last();
         if constexpr (Packs != 0) {
 #pragma unroll
-            for (int i = 0; i < Packs; ++i) {
-                Value pack[Width];
-                row.load(i, pack);
-                firsts[i] = Row::first(pack);
-            }
+            for (int i = 0; i < Packs; ++i) firsts[i] = row.first_of_pack(i);
 #pragma unroll
             for (int i = 0; i < Packs; ++i) first = Ordered::first(first, firsts[i]);
         } else {
 #pragma unroll 4
-            for (unsigned i = 0; i < row.packs(); ++i) {
-                Value pack[Width];
-                row.load(i, pack);
-                first = Ordered::first(first, Row::first(pack));
-            }
+            for (unsigned i = 0; i < row.packs(); ++i) first = Ordered::first(first, row.first_of_pack(i));
         }
         const Key key = Ordered::key(first), limit = __shfl_sync(~0u, sorted_lanes(key), count - 1);
         const Value last = Ordered::of_key(limit);
@@ -273,16 +329,17 @@ __device__ void first_of_rows(
             collected = count;
         }
         __syncwarp();
-        for (unsigned i = lane; i < collected; i += 32)
-            own.keys[i] = Ordered::key(Ordered::value(row.row[own.positions[i]]));
+        for (unsigned i = lane; i < collected; i += 32) {
+            const unsigned position = own.positions[i];
+            own.ranks[i] = Rank<Key>{Ordered::key(Ordered::value(row.row[position])), position};
+        }
         __syncwarp();
         for (unsigned i = lane; i < collected; i += 32) {
-            const Key key = own.keys[i];
+            const Rank<Key> mine = own.ranks[i];
             const unsigned position = own.positions[i];
             unsigned rank = 0;
 #pragma unroll 4
-            for (unsigned other = 0; other < collected; ++other)
-                rank += own.keys[other] < key || (own.keys[other] == key && own.positions[other] < position);
+            for (unsigned other = 0; other < collected; ++other) rank += own.ranks[other] < mine;
             if (rank < count) {
                 values[r * count + rank] = row.row[position];
                 indices[r * count + rank] = position;

@@ -220,7 +220,7 @@ def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
 @pytest.mark.sampled(30)
 def test_the_first_few_of_rows(device: drv.Device, n: int, k: int, largest: bool) -> None:
     """A warp has a row: numbers in order, few that are different, and what is no number."""
-    for dtype in (dtypes.float32, dtypes.bfloat16, dtypes.uint8):
+    for dtype in (dtypes.float32, dtypes.bfloat16, dtypes.float16, dtypes.uint8):
         numbers_of = np.random.default_rng(n + k)
         few = numbers_of.integers(0, 3, n).astype(dtype.numpy)
         ordered = (np.arange(n) * (-1 if largest else 1) % 250).astype(dtype.numpy)
