@@ -710,6 +710,7 @@ class _Recorder:
         ones = [filled(layout, 1) for layout in layouts]
         seeds = [tape.argument(x) for x in ones]
         draws = len(tape.draws)
+        tape.begin_backward()
         try:
             inputs_of_graph = [self._tensors[i] for i in asked]
             with tape, cut_off(inputs_of_graph):

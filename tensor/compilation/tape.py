@@ -242,6 +242,8 @@ class Tape:
         self._leaves = Leaves([])
         #: Gradients that runs have set at leaves before a function that finds them there, and what they showed then.
         self._at_leaves: list[tuple[Tensor, Ref]] = []
+        #: Where the steps of the pass begin that is recorded.
+        self._begin = 0
         #: Whether steps have copied to the host, which may make something else of that in each call.
         self._host_has_results = False
         #: Of a tape of the host, whose values are there to be asked for: all memory that it knows.
@@ -487,6 +489,10 @@ class Tape:
         leaves.settle(by_function=False)
         return step
 
+    def begin_backward(self) -> None:
+        """What is recorded from now on is another program: the backward pass."""
+        self._begin = len(self.steps)
+
     def check(self) -> None:
         """Raise :class:`Unsupported` if something could not be recorded."""
         if self._failure is not None:
@@ -570,6 +576,8 @@ class Tape:
         template, target, position = None, None, None
         if self._is_from_host(key, arguments):
             return self._from_host(key, arguments)
+        if self._is_scalar_from_outside(key, arguments):
+            return self._scalar_from_outside(plan, arguments[0])
         self._settle()
         if self._failure is None:
             try:
@@ -635,6 +643,43 @@ class Tape:
             sync_debug.observe(self._waited)
             state.plans = recording
         return self.run(key, plan, (arguments[0], result, *arguments[2:]))
+
+    def _is_scalar_from_outside(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> bool:
+        """Whether a step copies a 0-dim tensor of the CPU to the device that the function gets from outside."""
+        if key[0] is not COPIED or not self.device_state.is_cuda or self._failure is not None:
+            return False
+        source = arguments[0]
+        number = self._numbers.get(id(source._storage))
+        return (
+            number is not None
+            and self.buffers[number].source == "argument"
+            and not source._layout.shape
+            and not source._layout.device_state.is_cuda
+            and key[1].device_state is self.device_state
+        )
+
+    def _scalar_from_outside(self, plan: Callable[..., Any], source: Tensor) -> Any:
+        """Copy such a tensor to the device; each run of a pass does so first, as its other steps may be replayed as graphs."""
+        state, recording = self.device_state, self.device_state.plans
+        state.plans = self._plans
+        sync_debug.unobserve(self._waited)
+        try:
+            result = plan(source)
+        finally:
+            sync_debug.observe(self._waited)
+            state.plans = recording
+        copied = self._known(result._storage, "result", result)
+        step = Step(
+            ("copy of a scalar on the CPU", None),
+            plan,
+            (self.ref(source),),
+            copied,
+            line_of_program(),
+            on_host=True,
+        )
+        # Nothing writes to a tensor of the CPU on the way.
+        self.steps.insert(self._begin, step)
+        return result
 
     def _is_whole(self, key: tuple[Any, ...], target: Tensor) -> bool:
         """Whether a step that writes ``target`` writes all of some memory of the function's own."""
