@@ -1,4 +1,4 @@
-"""Training steps: gradients cleared, forward, loss, backward, optimizer; of a perceptron, a small CNN and a GPT.
+"""Training steps: gradients cleared, forward, loss, backward, optimizer; of a perceptron, a small CNN, ResNet-18, an LSTM and a GPT.
 
 With a GPU: on the device, timed by events, against PyTorch. Without: smaller models on the CPU, against PyTorch on one
 thread; and the host time of steps so small that the work does not matter, on a simulated device that runs nothing
@@ -69,11 +69,17 @@ class Sizes(NamedTuple):
     heads: int
     length: int
     words: int
+    images: int
+    channels_of_resnet: int
+    units: int
+    characters: int
 
 
-ON_GPU = Sizes(512, 4096, 64, 8, 12, 768, 12, 1024, 50304)
-ON_CPU = Sizes(64, 256, 16, 2, 2, 128, 4, 64, 512)
-ON_HOST = Sizes(2, 8, 4, 1, 2, 8, 2, 4, 8)
+#: Sequences of a step of the LSTM.
+_SEQUENCES = 32
+ON_GPU = Sizes(512, 4096, 64, 8, 12, 768, 12, 1024, 50304, 256, 64, 1024, 128)
+ON_CPU = Sizes(64, 256, 16, 2, 2, 128, 4, 64, 512, 8, 64, 256, 32)
+ON_HOST = Sizes(2, 8, 4, 1, 2, 8, 2, 4, 8, 1, 2, 4, 2)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +131,12 @@ def _models(sizes: Sizes) -> dict[str, tuple[Callable[[Any, str, Sizes], Trainer
             tokens,
             "tokens",
         ),
+        f"LSTM, 2 layers of {sizes.units}, {sizes.characters} long": (
+            _lstm,
+            _SEQUENCES * sizes.characters,
+            "characters",
+        ),
+        f"ResNet-18, {sizes.images} images": (_resnet, sizes.images, "images"),
     }
 
 
@@ -175,6 +187,66 @@ def _cnn(lib: Any, device: str, sizes: Sizes) -> Trainer:
     optimizer = _optim(lib).Adam(model.parameters(), lr=1e-3)
     x = lib.randn(sizes.batch, 3, 32, 32, device=device)
     y = lib.randint(0, 10, (sizes.batch,), device=device)
+    return Trainer(optimizer, lambda: modules.functional.cross_entropy(model(x), y))
+
+
+def _lstm(lib: Any, device: str, sizes: Sizes) -> Trainer:
+    modules, units, words = _modules(lib), sizes.units, 256
+    embedding, head = modules.Embedding(words, units), modules.Linear(units, words)
+    layers = modules.LSTM(units, units, 2, batch_first=True, dropout=0.1)
+    model = modules.ModuleList([embedding, layers, head]).to(device)
+    optimizer = _optim(lib).AdamW(model.parameters(), lr=1e-3)
+    x, y = (lib.randint(0, words, (_SEQUENCES, sizes.characters), device=device) for _ in range(2))
+
+    def loss() -> Any:
+        scores = head(layers(embedding(x))[0])
+        return modules.functional.cross_entropy(scores.flatten(0, 1), y.flatten())
+
+    return Trainer(optimizer, loss)
+
+
+def _resnet(lib: Any, device: str, sizes: Sizes) -> Trainer:
+    """For images of 32 x 32, as for CIFAR-10: the first convolution has windows of 3 x 3, and no pooling behind it."""
+    modules, first = _modules(lib), sizes.channels_of_resnet
+
+    class Block(modules.Module):  # type: ignore[misc, name-defined]
+        """Two convolutions and a shortcut."""
+
+        def __init__(self, channels: int, out: int) -> None:
+            super().__init__()
+            stride = 1 if channels == out else 2
+            self.first, self.norm1 = (
+                modules.Conv2d(channels, out, 3, stride, 1, bias=False),
+                modules.BatchNorm2d(out),
+            )
+            self.second, self.norm2 = (
+                modules.Conv2d(out, out, 3, padding=1, bias=False),
+                modules.BatchNorm2d(out),
+            )
+            self.relu, self.shortcut = modules.ReLU(inplace=True), modules.Identity()
+            if channels != out:
+                self.shortcut = modules.Sequential(
+                    modules.Conv2d(channels, out, 1, stride, bias=False), modules.BatchNorm2d(out)
+                )
+
+        def forward(self, x: Any) -> Any:
+            result = self.norm2(self.second(self.relu(self.norm1(self.first(x)))))
+            result += self.shortcut(x)
+            return self.relu(result)
+
+    widths = [first, first, first, 2 * first, 2 * first, 4 * first, 4 * first, 8 * first, 8 * first]
+    model = modules.Sequential(
+        modules.Conv2d(3, first, 3, padding=1, bias=False),
+        modules.BatchNorm2d(first),
+        modules.ReLU(inplace=True),
+        *map(Block, widths, widths[1:]),
+        modules.AdaptiveAvgPool2d(1),
+        modules.Flatten(),
+        modules.Linear(8 * first, 10),
+    ).to(device)
+    optimizer = _optim(lib).SGD(model.parameters(), lr=1e-2, momentum=0.9)
+    x = lib.randn(sizes.images, 3, 32, 32, device=device)
+    y = lib.randint(0, 10, (sizes.images,), device=device)
     return Trainer(optimizer, lambda: modules.functional.cross_entropy(model(x), y))
 
 
