@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.bytecode import compile_share
 from tests.thinning import mark_sampled
@@ -29,6 +30,11 @@ pytest_plugins = ["tests.pytorch"]
 settings.register_profile("graphroot", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("graphroot")
+
+# Hypothesis draws some numbers and texts from the sources of all modules of ours that are imported: examples would depend on
+# which tests are collected, and every process of ``pytest -n`` would parse all sources. Its own constants stay.
+if hasattr(providers, "is_local_module_file"):
+    providers.is_local_module_file = lambda path: False
 
 _VARIABLES = (
     "GRAPHROOT_DRIVER",
