@@ -141,6 +141,7 @@ def _unrecorded(function: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("write", _WRITES)
+@pytest.mark.sampled(4)
 def test_whatever_writes_to_parameters(write: str) -> None:
     training = _Training()
     training.run(3)
