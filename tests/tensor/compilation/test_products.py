@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nn
@@ -144,12 +144,15 @@ def test_operands_at_any_address() -> None:
     assert "in 1 calls" in compiled.explain(*operands)
 
 
-@pytest.mark.sampled(12)
-@given(
+_any_sizes = given(
     st.integers(1, 70), st.integers(1, 10), st.integers(1, 20), st.booleans(),
     st.sampled_from(["relu", "tanh", "silu", "gelu"]), st.sampled_from([tensor.float16, tensor.bfloat16]),
 )  # fmt: skip
-def test_any_sizes(rows: int, outputs: int, inputs: int, biased: bool, activation: str, dtype: Any) -> None:
+
+
+def _assert_same_of_sizes(
+    rows: int, outputs: int, inputs: int, biased: bool, activation: str, dtype: Any
+) -> None:
     x, weight, scale = (
         _randn(rows, 8 * inputs, dtype=dtype),
         _randn(8 * outputs, 8 * inputs, dtype=dtype),
@@ -162,3 +165,16 @@ def test_any_sizes(rows: int, outputs: int, inputs: int, biased: bool, activatio
         )
 
     _assert_close(tensor.compile(function, fullgraph=True)(x, weight, scale), function(x, weight, scale))
+
+
+@pytest.mark.sampled(12)
+@settings(max_examples=25)
+@_any_sizes
+def test_any_sizes(rows: int, outputs: int, inputs: int, biased: bool, activation: str, dtype: Any) -> None:
+    _assert_same_of_sizes(rows, outputs, inputs, biased, activation, dtype)
+
+
+@pytest.mark.nightly
+@_any_sizes
+def test_many_sizes(rows: int, outputs: int, inputs: int, biased: bool, activation: str, dtype: Any) -> None:
+    _assert_same_of_sizes(rows, outputs, inputs, biased, activation, dtype)
