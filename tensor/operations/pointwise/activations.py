@@ -27,7 +27,7 @@ from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
 from .powers import EXP
-from .selection import where, zero_where
+from .selection import FEW, choose, where, zero_where
 from .trigonometry import TANH
 
 if TYPE_CHECKING:
@@ -119,6 +119,34 @@ def _activation(
     )
 
 
+def _written(result: Any, out: Any) -> Any:
+    """``result``, in ``out`` if there is one."""
+    if out is None:
+        return result
+    np.copyto(out, result, casting="unsafe")
+    return out
+
+
+def _log1p(x: Any) -> Any:
+    """``np.log1p(x)`` of numbers from 0 on, whose loop has no vector instructions as the logarithm's has."""
+    if x.dtype != np.float32 or x.size <= FEW:
+        return np.log1p(x)
+    sum_ = x + 1
+    lost = (x - (sum_ - 1)) / sum_  # what the sum was rounded by
+    result = np.log(sum_)
+    # An infinite sum has lost a NaN.
+    result += np.fmax(lost, -1)
+    return result
+
+
+def _expm1_below_0(x: Any) -> Any:
+    """``np.expm1(x)`` of numbers up to 0, whose loop has no vector instructions as the tangent's has; of others anything."""
+    if x.dtype != np.float32 or x.size <= FEW:
+        return np.expm1(x)
+    half = np.tanh(x * x.dtype.type(0.5))
+    return (half + half) / (1 - half)
+
+
 def _apply(operation: Pointwise, input: Tensor, inplace: bool, *scalars: float) -> Tensor:
     return operation.out(IN_PLACE if inplace else None, input, *scalars)
 
@@ -179,10 +207,18 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return RELU.in_place(input) if inplace else RELU.unary(input)
 
 
+def _leaky(x: Any, p: Any, out: Any = None) -> Any:
+    product = np.multiply(x, p, out=out)
+    if 0 < p <= 1:
+        return np.maximum(x, product, out=out)
+    # Of infinite elements and a slope of 0 the product is NaN, which the maximum would be, too.
+    return _written(choose(x > 0, x, product), out)
+
+
 LEAKY_RELU = _activation(
     "leaky_relu",
-    value=("{x} > 0 ? {x} : {x} * {p}", lambda x, p: np.where(x > 0, x, x * p)),
-    slope=("{x} > 0 ? Compute(1) : {p}", lambda x, p: np.where(x > 0, x.dtype.type(1), p)),
+    value=("{x} > 0 ? {x} : {x} * {p}", _leaky),
+    slope=("{x} > 0 ? Compute(1) : {p}", lambda x, p: choose(x > 0, x.dtype.type(1), p)),
     curvature=None,
 )
 
@@ -215,7 +251,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 PRELU = Pointwise(
     "prelu",
     "a > 0 ? a : a * b",
-    lambda a, b: np.where(a > 0, a, a * b),
+    lambda a, b: choose(a > 0, a, a * b),
     node="PreluKernelBackward0",
     categories=_FLOATING,
     derivatives=(
@@ -227,7 +263,7 @@ PRELU = Pointwise(
 PRELU_BACKWARD: Pointwise = Pointwise(
     "prelu_backward",
     "b > 0 ? a : a * c",
-    lambda a, b, c: np.where(b > 0, a, a * c),
+    lambda a, b, c: choose(b > 0, a, a * c),
     derivatives=(
         lambda grad, b, c: PRELU_BACKWARD(grad, b, c),
         _no_curvature,
@@ -287,7 +323,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 THRESHOLD = _activation(
     "threshold",
-    value=("{x} <= {p} ? {q} : {x}", lambda x, p, q: np.where(x <= p, q, x)),
+    value=("{x} <= {p} ? {q} : {x}", lambda x, p, q: choose(x <= p, q, x)),
     slope=("{x} <= {p} ? Compute(0) : Compute(1)", lambda x, p, q: (~(x <= p)).astype(x.dtype)),
     curvature=None,
     categories=_REAL,
@@ -329,15 +365,15 @@ ELU = _activation(
     "elu",
     value=(
         "{x} <= 0 ? expm1({x} * {r}) * {p} : {x} * {q}",
-        lambda x, p, q, r: np.where(x <= 0, np.expm1(x * r) * p, x * q),
+        lambda x, p, q, r: choose(x <= 0, _expm1_below_0(x * r) * p, x * q),
     ),
     slope=(
         "{x} <= 0 ? {p} * {r} * exp({x} * {r}) : {q}",
-        lambda x, p, q, r: np.where(x <= 0, p * r * np.exp(x * r), q),
+        lambda x, p, q, r: choose(x <= 0, p * r * np.exp(x * r), q),
     ),
     curvature=(
         "{x} < 0 ? {p} * {r} * {r} * exp({x} * {r}) : Compute(0)",
-        lambda x, p, q, r: np.where(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
+        lambda x, p, q, r: choose(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
         _elu_curvature_of,
     ),
 )
@@ -445,15 +481,15 @@ SOFTPLUS = _activation(
     "softplus",
     value=(
         "{x} * {p} > {q} ? {x} : log1p(exp({x} * {p})) / {p}",
-        lambda x, p, q: np.where(x * p > q, x, np.log1p(np.exp(x * p)) / p),
+        lambda x, p, q: choose(x * p > q, x, _log1p(np.exp(x * p)) / p),
     ),
     slope=(
         "{x} * {p} > {q} ? Compute(1) : logistic({x} * {p})",
-        lambda x, p, q: np.where(x * p > q, x.dtype.type(1), logistic_on_host(x * p)),
+        lambda x, p, q: choose(x * p > q, x.dtype.type(1), logistic_on_host(x * p)),
     ),
     curvature=(
         "{x} * {p} > {q} ? Compute(0) : {p} * logistic({x} * {p}) * logistic(-{x} * {p})",
-        lambda x, p, q: np.where(
+        lambda x, p, q: choose(
             x * p > q, x.dtype.type(0), p * logistic_on_host(x * p) * logistic_on_host(-x * p)
         ),
         _softplus_curvature_of,
@@ -494,7 +530,7 @@ LOG_SIGMOID = _activation(
     "log_sigmoid",
     value=(
         "{x} != {x} ? {x} : fmin({x}, Compute(0)) - log1p(exp(-fabs({x})))",
-        lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
+        lambda x: np.minimum(x, 0) - _log1p(np.exp(-np.abs(x))),
     ),
     slope=("logistic(-{x})", lambda x: logistic_on_host(-x)),
     curvature=(
@@ -593,7 +629,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _mish_factor(x: Any) -> Any:
-    return np.tanh(np.log1p(np.exp(x)))
+    return np.tanh(_log1p(np.exp(x)))
 
 
 def _mish_slope(x: Any) -> Any:
@@ -825,11 +861,29 @@ def softsign(input: Tensor) -> Tensor:
 
 # Piecewise linear and piecewise quadratic functions
 
+
+def _limited(x: Any, p: Any, q: Any, out: Any = None) -> Any:
+    if x.dtype.kind == "f":
+        return np.clip(x, p, q, out=out)
+    return _written(np.where(x < p, p, np.where(x > q, q, x)), out)
+
+
+def _hard_logistic(x: Any, out: Any = None) -> Any:
+    sum_ = np.add(x, x.dtype.type(3), out=out)
+    return np.divide(np.clip(sum_, 0, 6, out=out), x.dtype.type(6), out=out)
+
+
+def _hard_swish(x: Any, out: Any = None) -> Any:
+    factor = _hard_logistic(x, out)
+    # Not of an infinite element, whose product with 0 is NaN.
+    return np.multiply(np.maximum(x, x.dtype.type(-3)), factor, out=out)
+
+
 HARDTANH = _activation(
     "hardtanh",
     value=(
         "{x} < {p} ? {p} : {x} > {q} ? {q} : {x}",
-        lambda x, p, q: np.where(x < p, p, np.where(x > q, q, x)),
+        _limited,
     ),
     slope=(
         "{x} <= {p} || {x} >= {q} ? Compute(0) : Compute(1)",
@@ -902,7 +956,7 @@ HARDSIGMOID = _activation(
     "hardsigmoid",
     value=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : ({x} + 3) / 6",
-        lambda x: np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, x.dtype.type(1), (x + 3) / 6)),
+        _hard_logistic,
     ),
     slope=(
         "{x} > -3 && {x} < 3 ? Compute(1) / 6 : Compute(0)",
@@ -940,11 +994,11 @@ HARDSWISH = _activation(
     "hardswish",
     value=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? {x} : {x} * ({x} + 3) / 6",
-        lambda x: np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, x, x * (x + 3) / 6)),
+        _hard_swish,
     ),
     slope=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : {x} / 3 + 0.5",
-        lambda x: np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, x.dtype.type(1), x / 3 + 0.5)),
+        lambda x: choose(x <= -3, x.dtype.type(0), choose(x >= 3, x.dtype.type(1), x / 3 + 0.5)),
     ),
     curvature=(
         "{x} > -3 && {x} < 3 ? Compute(1) / 3 : Compute(0)",
@@ -982,11 +1036,17 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 # Shrinkage functions
 
+
+def _hard_shrunk(x: Any, p: Any, out: Any = None) -> Any:
+    hidden = np.abs(x) <= p
+    return zero_where(hidden, x, out) if np.ndim(x) else np.where(hidden, x.dtype.type(0), x)
+
+
 HARDSHRINK = _activation(
     "hardshrink",
     value=(
         "{x} >= -{p} && {x} <= {p} ? Compute(0) : {x}",
-        lambda x, p: np.where((x >= -p) & (x <= p), x.dtype.type(0), x),
+        _hard_shrunk,
     ),
     slope=(
         "{x} >= -{p} && {x} <= {p} ? Compute(0) : Compute(1)",
@@ -1020,11 +1080,21 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return HARDSHRINK.out(out, input, lambd)
 
 
+def _shrunk(x: Any, p: Any, out: Any = None) -> Any:
+    result = np.subtract(x, np.clip(x, -p, p), out=out)
+    if np.ndim(x) == 0:
+        return np.copysign(result, x)
+    # Zeros have the sign of what they come from: by bits, as copysign takes longer.
+    bits = f"i{x.itemsize}"
+    result.view(bits)[...] |= x.view(bits) & np.array(-0.0, x.dtype).view(bits)
+    return result
+
+
 SOFTSHRINK = _activation(
     "softshrink",
     value=(
         "{x} > {p} ? {x} - {p} : {x} < -{p} ? {x} + {p} : {x} * 0",
-        lambda x, p: np.where(x > p, x - p, np.where(x < -p, x + p, x * 0)),
+        _shrunk,
     ),
     slope=(
         "{x} >= -{p} && {x} <= {p} ? Compute(0) : Compute(1)",

@@ -162,7 +162,7 @@ _SINC = constants(
 
 
 def _single_lgamma(x: Any, out: Any) -> None:
-    values = x.astype(np.float64)
+    values = x.astype(np.float64).reshape(-1)
     # x or 1 - x, whichever is at least 1/2.
     size = values - 0.5
     np.abs(size, out=size)
@@ -178,7 +178,7 @@ def _single_lgamma(x: Any, out: Any) -> None:
         np.log(np.abs(sine, out=sine), out=sine)
         sine += result.take(low)
         result[low] = np.negative(sine, out=sine)
-    np.copyto(out, result, casting="same_kind")
+    np.copyto(out, result.reshape(x.shape), casting="same_kind")
     if not x.min(initial=0.0) > -np.inf:
         out[np.isneginf(x)] = np.inf
 
