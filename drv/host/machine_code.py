@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import platform
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def identity() -> str:
             binding.get_process_triple(),
             binding.get_host_cpu_name(),
             binding.get_host_cpu_features().flatten(),
+            *_addresses().values(),
         )
     )
 
@@ -52,6 +54,16 @@ def has_feature(*names: str) -> bool:
 
     features = binding.get_host_cpu_features()
     return any(features.get(name, False) for name in names)
+
+
+def _addresses() -> dict[str, str]:
+    """How code names addresses: in 64 bits where LLVM can, as its parts may lie further apart in memory than 32 bits reach.
+
+    In a process that has mapped many gigabytes they do, and the linker would end it.
+    """
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return {"reloc": "static", "codemodel": "large"}
+    return {"reloc": "pic", "codemodel": "small"}
 
 
 @functools.cache
@@ -67,9 +79,8 @@ def _machine() -> Any:
             cpu=binding.get_host_cpu_name(),
             features=binding.get_host_cpu_features().flatten(),
             opt=2,
-            reloc="pic",
-            codemodel="small",
             jit=True,
+            **_addresses(),
         )
     except RuntimeError:
         return None
