@@ -293,7 +293,9 @@ def test_outer_sums_leave_room_for_two_blocks(result: dtype, monkeypatch: pytest
 @pytest.mark.parametrize("transposed", [False, True])
 def test_fused_products_leave_room_for_two_blocks(transposed: bool) -> None:
     kernel = fused_products.ProductKernel(bfloat16, 512, 512, 512, transposed, has_bias=True)
-    chain = fused_rows.Chain(("const auto value0 = input0;",), ((bfloat16, 0),), (("value0", bfloat16),))
+    chain = fused_rows.Chain(
+        ("const auto value0 = input0;",), (fused_rows.Input(bfloat16),), (("value0", bfloat16),)
+    )
     text, _ = fused_products.source("product", kernel, chain, packed=True, aligned=True)
     compiled = compile_program(
         text, "sm_90", name="a.cu", options=("-default-device",), include_dirs=(INCLUDE,), line_info=False

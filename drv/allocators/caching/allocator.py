@@ -133,6 +133,8 @@ class CachingAllocator(Gated):
                     self._clock.now += 1
             held = pool.held
             if held is None:
+                pool.holds = pool.freed == rounded and pool.may_hold
+                pool.freed = 0
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
             elif held.size == rounded:
                 # As pool.take() would after pool.put_held(), without the calls.
@@ -141,6 +143,7 @@ class CachingAllocator(Gated):
                 self._journal += (used, size, unsplit)
                 held.live = True
                 held.requested = size
+                pool.holds = True
                 block = held
             else:
                 pool.put_held()
@@ -167,8 +170,15 @@ class CachingAllocator(Gated):
         try:
             if block.uses is None and not self._attentive:
                 pool = block.pool
-                if not pool.holds or not pool.hold(block):
-                    pool.give(block, block.size, block.requested)
+                if pool.holds:
+                    pool.holds = False
+                    records = pool.reusable.get(block) or pool.reuse(block)
+                    if records is not None:
+                        self._journal += (records[0], -block.requested, records[1])
+                        pool.held = block
+                        return
+                pool.freed = block.size
+                pool.give(block, block.size, block.requested)
             else:
                 self._take_back(block)
         finally:

@@ -7,7 +7,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from drv.allocators.statistics import EXPANDABLE, LARGE, SPLITS, UNCHANGED
+from drv.allocators.statistics import EXPANDABLE, LARGE, RECORD, SPLITS, UNCHANGED
 
 from .blocks import CachedBlock
 from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
@@ -57,8 +57,12 @@ class BlockPool:
 
     Attributes
     ----------
-    holds : bool
-        Whether the block that was freed last may be held back, because it is likely to be asked for next.
+    may_hold, holds : bool
+        Whether a block that is freed may be held back, because it is likely to be asked for next: in this pool, and now. That
+        is so where the last allocation asked for as many bytes as were freed right before it; of several blocks that are
+        freed in a row only the first is held.
+    freed : int
+        Bytes that were given last, since the last allocation.
     held : CachedBlock or None
         That block: it is recorded as freed, and not in the order yet, because giving it and taking as many bytes would come
         to handing it out. For an allocation of its size the owner does so, and records that with :attr:`reusable`; before
@@ -77,10 +81,12 @@ class BlockPool:
         "_keys",
         "_spare",
         "clock",
+        "freed",
         "held",
         "holds",
         "least_remainder",
         "max_split_size",
+        "may_hold",
         "owner",
         "reusable",
         "small",
@@ -93,7 +99,9 @@ class BlockPool:
         self.stream = stream
         self.small = small
         self.clock = clock
-        self.holds = small and type(self) is BlockPool
+        self.may_hold = small and type(self) is BlockPool
+        self.holds = False
+        self.freed = 0
         self.held: CachedBlock | None = None
         self.reusable: dict[CachedBlock, tuple[int, int, int, int]] = {}
         self.owner: PrivatePool | None = None
@@ -124,7 +132,8 @@ class BlockPool:
         index = bisect_left(keys, least_key)
         if index == len(keys):
             return None
-        self.reusable.clear()
+        if self.reusable:
+            self.reusable.clear()
         block = self._blocks[chunk][index]
         whole = block.size
         limit = self.max_split_size
@@ -175,31 +184,19 @@ class BlockPool:
             self._insert(key, remainder)
         return block
 
-    def hold(self, block: CachedBlock) -> bool:
-        """Hold ``block`` back, which is being freed, if giving it and taking as many bytes would hand it out again.
-
-        Otherwise nothing is changed.
-        """
-        if self.held is not None:
-            self.put_held()
-        known = self.reusable.get(block)
-        if known is None:
-            known = self._reuse(block)
-            if known is None:
-                return False
-            self.reusable[block] = known
-        self._journal += (known[0], -block.requested, known[1])
-        self.held = block
-        return True
-
     def put_held(self) -> None:
-        """Put the block that is held back into the order; it is recorded as freed already."""
+        """Put the block that is held back into the order, if there is one; it is recorded as freed already."""
         held, self.held = self.held, None
         if held is not None:
-            self._put(held)
+            self.give(held, 0, 0)
+            # What that changes is recorded already, with what was freed.
+            del self._journal[-RECORD:]
 
-    def _reuse(self, block: CachedBlock) -> tuple[int, int, int, int] | None:
-        """What :attr:`reusable` has for ``block``; ``None`` if it would not be the one that is taken."""
+    def reuse(self, block: CachedBlock) -> tuple[int, int, int, int] | None:
+        """What :attr:`reusable` has from now on for ``block``, which is being freed.
+
+        ``None`` if giving it and taking as many bytes would not hand it out again.
+        """
         following, prev = block.next, block.prev
         if len(self._keys) != 1 or (prev is not None and prev.key):
             return None
@@ -215,19 +212,27 @@ class BlockPool:
             merged = ((size + rest) << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
             if index + 1 < len(keys) and keys[index + 1] < merged:
                 return None
-            if whole:
-                return code - SPLITS - size, -rest, code + SPLITS + size, rest
-            return code - size, size, code + size, -size
-        whole = prev is None and following is None
-        key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
-        if index < len(keys) and keys[index] < key:
-            return None
-        if whole:
-            return code - size, 0, code + size, 0
-        return code + SPLITS - size, size, code - SPLITS + size, -size
+            records = (
+                (code - SPLITS - size, -rest, code + SPLITS + size, rest)
+                if whole
+                else (code - size, size, code + size, -size)
+            )
+        else:
+            whole = prev is None and following is None
+            key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
+            if index < len(keys) and keys[index] < key:
+                return None
+            records = (
+                (code - size, 0, code + size, 0)
+                if whole
+                else (code + SPLITS - size, size, code - SPLITS + size, -size)
+            )
+        self.reusable[block] = records
+        return records
 
     def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
         """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""
+        self.reusable.clear()
         block.live = True
         block.requested = requested
         rest = block.size - size
@@ -251,13 +256,8 @@ class BlockPool:
         """
         if self.held is not None:
             self.put_held()
-        block, splits, split_bytes = self._put(block)
-        self._journal += (self._code + splits - counted, -requested, split_bytes)
-        return block
-
-    def _put(self, block: CachedBlock) -> tuple[CachedBlock, int, int]:
-        """As :meth:`give`, without a record: the block that it became, and by what that changes what is split."""
-        self.reusable.clear()
+        if self.reusable:
+            self.reusable.clear()
         prev = block.prev
         following = block.next
         size = block.size
@@ -292,20 +292,23 @@ class BlockPool:
         elif prev is None and following is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
+            self._journal += (self._code - counted, -requested, 0)
             self._insert(key, block)
-            return block, 0, 0
+            return block
         else:
             block.key = key = (size << SIZE_SHIFT) | block.address
+            self._journal += (self._code + SPLITS - counted, -requested, size)
             self._insert(key, block)
-            return block, SPLITS, size
+            return block
         size = block.size
         if block.next is None and block.prev is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
-            splits, split_bytes = SPLITS * count, -merged
+            self._journal += (self._code + SPLITS * count - counted, -requested, -merged)
         else:
             block.key = key = (size << SIZE_SHIFT) | block.address
-            splits, split_bytes = SPLITS * (count + 1), size - merged
+            code = self._code + SPLITS * (count + 1)
+            self._journal += (code - counted, -requested, size - merged)
         keys = self._keys[chunk]
         after = index + 1
         if keys[after] > key if after < len(keys) else chunk + 1 == len(self._keys):
@@ -314,15 +317,17 @@ class BlockPool:
         else:
             self._delete(chunk, index)
             self._insert(key, block)
-        return block, splits, split_bytes
+        return block
 
     def remove(self, block: CachedBlock) -> None:
         """Take a free block out of the order."""
+        self.reusable.clear()
         self._delete(*self._find(block.key))
         block.key = 0
 
     def insert(self, block: CachedBlock) -> None:
         """Put a free block into the order as it is."""
+        self.reusable.clear()
         flag = 0 if block.split else WHOLE
         block.key = (block.size << SIZE_SHIFT) | flag | block.address
         block.since = self.clock.now
@@ -353,7 +358,6 @@ class BlockPool:
         return (chunk, bisect_left(chunks[chunk], key)) if chunk < len(chunks) else (chunk, 0)
 
     def _delete(self, chunk: int, index: int) -> None:
-        self.reusable.clear()
         keys = self._keys[chunk]
         del keys[index]
         del self._blocks[chunk][index]
@@ -362,7 +366,6 @@ class BlockPool:
             del self._blocks[chunk]
 
     def _insert(self, key: int, block: CachedBlock) -> None:
-        self.reusable.clear()
         chunks = self._keys
         if len(chunks) == 1:
             chunk = 0

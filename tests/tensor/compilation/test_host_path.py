@@ -74,5 +74,5 @@ def test_a_step(width: int) -> None:
 
     compiled = tensor.compile(loss, fullgraph=True)
     eager, fused = _calls(lambda: step(loss)), _calls(lambda: step(compiled))
-    assert fused < 0.8 * eager, (eager, fused)
+    assert fused < 0.85 * eager, (eager, fused)
     assert compiled.programs == 1
