@@ -115,6 +115,20 @@ __device__ inline void store_sums(T* memory, const float (&sums)[Filters / 8][4]
     }
 }
 
+// The sums of a block with their bias to the result, by shared memory, whose tiles are not read any more.
+template <class T, int Rows, int Filters, bool OutTogether>
+__device__ inline void write_sums(
+    const Convolution& c, T* memory, const float (&sums)[Filters / 8][4], const int* results, int first, int first_filter,
+    int group, const T* bias, T* out) {
+    __syncthreads();  // every warp is done with the tiles
+    store_sums<T, Rows, Filters, OutTogether>(memory, sums, threadIdx.x / 32 * 16, [&](int filter) {
+        const bool there = bias != nullptr && first_filter + filter < c.filters;
+        return there ? to_compute(bias[(group * c.filters + first_filter + filter) * c.bias]) : 0.0f;
+    });
+    __syncthreads();
+    write_results<T, Rows, Filters, Rows * 2, OutTogether>(c, memory, results, first, first_filter, group, out);
+}
+
 // Of this many bytes.
 template <int Bytes>
 struct UnsignedOf {
@@ -281,12 +295,5 @@ __device__ void convolve_by_warpgroups(const Convolution& c, const T* image, con
     }
     await_products<0>();
     await_copies<0>();
-    __syncthreads();  // the tiles have been read
-
-    store_sums<T, Rows, Filters, OutTogether>(memory, sums, warp * 16, [&](int filter) {
-        const bool there = bias != nullptr && first_filter + filter < c.filters;
-        return there ? to_compute(bias[(group * c.filters + first_filter + filter) * c.bias]) : 0.0f;
-    });
-    __syncthreads();
-    write_results<T, Rows, Filters, threads, OutTogether>(c, memory, results, first, first_filter, group, out);
+    write_sums<T, Rows, Filters, OutTogether>(c, memory, sums, results, first, first_filter, group, bias, out);
 }

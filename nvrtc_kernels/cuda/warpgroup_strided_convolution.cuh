@@ -233,12 +233,5 @@ __device__ void convolve_strided(
         await_products<0>();
     }
     await_copies<0>();
-    __syncthreads();  // the tiles have been read
-
-    store_sums<T, Rows, Filters, OutTogether>(memory, sums, warp * 16, [&](int filter) {
-        const bool there = bias != nullptr && first_filter + filter < c.filters;
-        return there ? to_compute(bias[(group * c.filters + first_filter + filter) * c.bias]) : 0.0f;
-    });
-    __syncthreads();
-    write_results<T, Rows, Filters, threads, OutTogether>(c, memory, results, first, first_filter, group, out);
+    write_sums<T, Rows, Filters, OutTogether>(c, memory, sums, results, first, first_filter, group, bias, out);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -29,6 +30,11 @@ def environment(folder: Path, gpu: bool) -> dict[str, str]:
     if not gpu:
         result["GRAPHROOT_DRIVER"] = "simulator"
     return result
+
+
+def torch_module(gpu: bool) -> dict[str, str]:
+    """PyTorch's module by the name that it has as a contender, if it is installed."""
+    return {f"torch {'cuda' if gpu else 'cpu'}": "torch"} if importlib.util.find_spec("torch") else {}
 
 
 def figures(code: str, variables: Mapping[str, str]) -> list[float]:

@@ -6,12 +6,11 @@ does not count. The host's is resident memory, as Linux tells it; a device's is 
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tools.bench.interpreters import environment, figures
+from tools.bench.interpreters import environment, figures, torch_module
 from tools.bench.measure import OURS, Row, on_gpu
 from tools.bench.suites.growth import available_memory
 
@@ -82,14 +81,14 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     gpu = on_gpu()
     if not gpu and not Path("/proc/self/clear_refs").exists():
         raise OSError("peaks of memory on the host are read from /proc/self, which only Linux has")
-    torch = {f"torch {'cuda' if gpu else 'cpu'}": "torch"} if importlib.util.find_spec("torch") else {}
+    torch = torch_module(gpu)
+    modules = {OURS: "tensor", **torch}
     with tempfile.TemporaryDirectory() as folder:
         variables = environment(Path(folder), gpu)
         for peak in PEAKS:
             size = int(peak.size * options.share)
             name = f"{size:,} {peak.name}"
             if only in name and size * peak.memory < available_memory() * 0.8:
-                modules = {OURS: "tensor", **torch}
                 bytes_ = {
                     contender: _peak(peak, size, module, gpu, {**variables, "TMPDIR": folder})
                     for contender, module in modules.items()

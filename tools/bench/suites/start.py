@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from tools.bench.interpreters import environment, figures
+from tools.bench.interpreters import environment, figures, torch_module
 from tools.bench.measure import OURS, Row, on_gpu
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _reach(start: Start, times: Mapping[str, float], gpu: bool) -> float | None:
 
 
 def _starts(gpu: bool) -> Iterator[Start]:
-    torch = {f"torch {'cuda' if gpu else 'cpu'}": "torch"} if importlib.util.find_spec("torch") else {}
+    torch = torch_module(gpu)
     cupy = {"cupy": "cupy"} if gpu and importlib.util.find_spec("cupy") else {}
     for ours in ("tensor", "tensor, nn, parallel"):
         names = {OURS: ours, **torch, **cupy}
