@@ -370,7 +370,7 @@ class Runtime:
         """
         if not self.alive:
             return
-        self._end_callbacks()
+        self.end_callbacks()
         self.forget_cached()
         # NumPy arrays may still show page-locked memory, which would vanish with its context.
         if not self.host_allocations:
@@ -378,26 +378,26 @@ class Runtime:
                 device.release_context()
         self.retire(DroppedRuntimeError, _DROPPED)
 
-    def exit(self) -> None:
-        """At interpreter exit: let host callbacks end and report what no synchronising call has raised.
-
-        Every handle is left to the operating system.
-        """
-        if self.alive:
-            self._end_callbacks()
-            while error := self._pending_error():
-                print("After the last synchronising call, and therefore raised by none:", file=sys.stderr)
-                traceback.print_exception(error)
-            self.alive = False
-
-    def _end_callbacks(self) -> None:
-        """Wait for host callbacks, which run Python code in a thread of the driver."""
+    def end_callbacks(self) -> None:
+        """Wait for host callbacks, which run Python code in a thread of the driver. Returns at once if there were none."""
         if self._cache.get("host callbacks") or self._cache.get("recorded callbacks"):
             for device in self.devices:
                 if device.context is not None:
                     with contextlib.suppress(CudaError):
                         device.make_current()
                         self.driver.cuCtxSynchronize()
+
+    def exit(self) -> None:
+        """At interpreter exit: let host callbacks end and report what no synchronising call has raised.
+
+        Every handle is left to the operating system.
+        """
+        if self.alive:
+            self.end_callbacks()
+            while error := self._pending_error():
+                print("After the last synchronising call, and therefore raised by none:", file=sys.stderr)
+                traceback.print_exception(error)
+            self.alive = False
 
     def _release(self, device: Device, call: str, handle: Any) -> None:
         driver = self.driver

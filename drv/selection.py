@@ -105,16 +105,21 @@ def reset() -> None:
     """Drop the runtime with everything it holds; the next use chooses a driver afresh.
 
     Objects of the dropped runtime raise :class:`DroppedRuntimeError` when used. Options given to
-    ``drv.simulator.install`` are forgotten. Work that is still queued on simulated devices does not run any more.
+    ``drv.simulator.install`` are forgotten. Work that is still queued on simulated devices does not run any more, except
+    where host callbacks are queued: these end first.
     """
+    # Callbacks that are queued may call this library: they find the runtime in use, and nobody who waits for them has the lock.
+    active = in_use.runtime
+    if active is not None:
+        active.end_callbacks()
     with _selection.lock:
         _selection.simulator = None
         watching = _selection.supervisor
         if watching is not None and in_use.runtime is not None:
             watching.ending(in_use.runtime)
         dropped, in_use.runtime = in_use.runtime, None
-        if dropped is not None:
-            dropped.close()
+    if dropped is not None:
+        dropped.close()
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -213,6 +215,24 @@ def test_reset_gives_back_what_the_runtime_holds() -> None:
     drv.reset()
     assert driver.cuDevicePrimaryCtxGetState(0)[2] == 0
     assert driver.devices[0].used == 0
+
+
+@simulator_only
+@pytest.mark.timeout(60)
+def test_callbacks_that_a_reset_waits_for_may_call_the_library() -> None:
+    entered, done = threading.Event(), []
+
+    def callback() -> None:
+        entered.set()
+        # Another thread is waiting for this function by now, or is about to.
+        time.sleep(0.1)
+        done.append((drv.runtime() is before, drv.device_count()))
+
+    before, count = drv.simulator.install(), drv.device_count()
+    drv.Stream().add_callback(callback)
+    drv.reset()
+    assert entered.is_set()
+    assert done == [(True, count)]
 
 
 @simulator_only
