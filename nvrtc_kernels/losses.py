@@ -23,6 +23,8 @@ _MOST_THREADS = 1024
 _WARP = 32
 #: Packs of a thread from which on more threads share a line.
 _PACKS = 8
+#: Threads that fill any device.
+_MANY_THREADS = 1 << 18
 #: Bytes of the widest load.
 _LOAD_BYTES = 16
 #: Classes from which on they are not counted by an int.
@@ -64,12 +66,15 @@ def plan_cross_entropy(
     weight: dtype | None,
     *,
     smooth: bool,
+    summed: bool = False,
     reads: dtype | None = None,
 ) -> Callable[..., None]:
     """What makes the loss of each line.
 
     Parameters
     ----------
+    summed
+        Whether losses, and what lines weigh, are added up as far as a block has them: :func:`loss_count` of each.
     reads
         The dtype of the logits in memory, where it is another one; results are those of logits that were cast before.
 
@@ -86,41 +91,52 @@ def plan_cross_entropy(
         f"double smoothing, const {in_memory.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, "
         f"{compute_type}* loss, {compute_type}* weighs, {compute_type}* kept"
     )
-    head = f"{'true' if smooth else 'false'}, {compute_type}, {input_dtype.cuda}"
+    head = _cross_entropy_head(input_dtype, smooth=smooth, summed=summed)
+    team = _team(sizes, input_dtype, summed=summed)
     passed = "smoothing, in, target, weight, loss, weighs, kept"
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
         return _kernel(
             device,
             f"cross_entropy_{variant}",
-            f"{head}{template}",
+            f"{head}, {template or team.threads}",
             parameters,
             passed,
             (input_dtype, weight_dtype, in_memory),
             "dPPPPPP",
         )
 
-    return _over_lines(kernel, sizes, input_dtype)
+    return _over_lines(kernel, sizes, team)
+
+
+def loss_count(sizes: Classes, input_dtype: dtype, *, summed: bool) -> int:
+    """How many losses cross entropy makes, and as many of what they weigh: of lines, or of blocks that add theirs up."""
+    return _team(sizes, input_dtype, summed=True).blocks(sizes.lines) if summed else sizes.lines
+
+
+def _cross_entropy_head(input_dtype: dtype, *, smooth: bool, summed: bool) -> str:
+    """Arguments of the templates of cross entropy up to the team's."""
+    flags = (str(flag).lower() for flag in (smooth, summed))
+    return f"{', '.join(flags)}, {statistics_type(input_dtype).cuda}, {input_dtype.cuda}"
 
 
 def _over_lines(
     kernel: Callable[[str, str], Callable[..., None]],
     sizes: Classes,
-    input_dtype: dtype,
+    team: Team,
 ) -> Callable[..., None]:
     """What launches a kernel of lines, in rows or in columns; ``kernel(variant, template)`` makes it."""
     arguments = sizes.arguments
     if sizes.inner > 1:
         launch = kernel("columns", "")
-        grid = -(-sizes.lines // _THREADS)
+        grid = team.blocks(sizes.lines)
 
         def run_columns(stream: Any, *operands: Any) -> None:
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
 
         return run_columns
-    team = _team(sizes, input_dtype)
     rows, threads = team.blocks(sizes.lines), team.threads
-    launch_rows = kernel("rows", f", {threads}, {team.along}, {team.width}")
+    launch_rows = kernel("rows", f"{threads}, {team.along}, {team.width}")
 
     def run_rows(stream: Any, *operands: Any) -> None:
         launch_rows(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, *operands)
@@ -128,15 +144,16 @@ def _over_lines(
     return run_rows
 
 
-def _team(sizes: Classes, input_dtype: dtype) -> Team:
-    """Threads of a line."""
+def _team(sizes: Classes, input_dtype: dtype, *, summed: bool = False) -> Team:
+    """Threads of a line, and of a block, which has more lines where these are many and are added up."""
     if sizes.inner > 1:
         return Team(_THREADS, 1, 1, 1)
     width = max(_LOAD_BYTES // input_dtype.itemsize, 1)
     along = _WARP
     while along < _MOST_THREADS and along * width * _PACKS < sizes.classes:
         along = _THREADS if along == _WARP else along * 2
-    return Team(max(along, _THREADS), along, 1, width)
+    threads = 2 * _THREADS if summed and sizes.lines * along >= _MANY_THREADS else _THREADS
+    return Team(max(along, threads), along, 1, width)
 
 
 #: Operands of cross entropy that are no rows of logits.
@@ -149,7 +166,7 @@ def _inner(sizes: Classes) -> tuple[str, ...]:
 
 
 def cross_entropy_row_kernel(
-    sizes: Classes, input_dtype: dtype, weight: dtype | None, reads: dtype, *, smooth: bool
+    sizes: Classes, input_dtype: dtype, weight: dtype | None, reads: dtype, *, smooth: bool, summed: bool
 ) -> RowKernel | None:
     """What makes the loss of each line, for pointwise operations before it: as :func:`plan_cross_entropy`.
 
@@ -158,12 +175,13 @@ def cross_entropy_row_kernel(
     if sizes.classes >= _FAR:
         return None
     statistics = statistics_type(input_dtype)
-    head = f"{'true' if smooth else 'false'}, {statistics.cuda}, {input_dtype.cuda}"
+    head = _cross_entropy_head(input_dtype, smooth=smooth, summed=summed)
+    shape = _team(sizes, input_dtype, summed=summed)
     return RowKernel(
         "losses.cuh",
         f"cross_entropy_of_rows<{head}, {{team}}>"
         if sizes.inner == 1
-        else f"cross_entropy_of_columns<{head}>",
+        else f"cross_entropy_of_columns<{head}, {shape.threads}>",
         (
             *_inner(sizes),
             str(sizes.ignored),
@@ -187,7 +205,7 @@ def cross_entropy_row_kernel(
         sizes.classes,
         (("smoothing", "d"),),
         beside=_BESIDE,
-        shape=_team(sizes, input_dtype),
+        shape=shape,
     )
 
 
@@ -291,11 +309,11 @@ def plan_cross_entropy_backward(
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
         return _kernel(
-            device, f"cross_entropy_{variant}_backward", f"{head}{template}", parameters, passed, (grad, in_memory, weight_dtype, out),
+            device, f"cross_entropy_{variant}_backward", f"{head}, {template}" if template else head, parameters, passed, (grad, in_memory, weight_dtype, out),
             "dPPPPPPPP", each=each,
         )  # fmt: skip
 
-    return _over_lines(kernel, sizes, input_dtype)
+    return _over_lines(kernel, sizes, _team(sizes, input_dtype))
 
 
 def plan_nll(device: Device, sizes: Classes, input_dtype: dtype, weight: dtype | None) -> Callable[..., None]:

@@ -23,8 +23,8 @@ _WARP = 32
 _UNROLL = 4
 #: Blocks that fill any GPU several times over. Not asked of the device, so that sums are the same on all of them.
 _BLOCKS = 1024
-#: Threads of a block that takes a whole row which is read by indices, and packs of the row, at most: each load waits for another
-#: there, of which a thread has few in flight, and a multiprocessor does not have many.
+#: Threads of a block that takes a whole row, where there are few rows, and packs of the row, at most: nothing but a row's own loads
+#: are in flight then, and a thread has few, fewest of rows that are read by indices, where each load waits for another.
 _MOST_THREADS, _MOST_PACKS = 1024, 3072
 #: Packs for each thread that are worth a chunk of their own, and chunks that are worth a second kernel.
 _PACKS, _CHUNKS = 4, 4
@@ -234,10 +234,10 @@ def _by_rows(rows: Rows, walk: str, width: int) -> Work:
     if packs < (_LONG_ENOUGH if few else _LONG):
         along = min(_power_above(-(-packs // 2)), _WARP)
         return Work(walk, width, along, THREADS // along, 1, rows.length)
-    chunks = min(packs // (THREADS * _PACKS), _BLOCKS // rows.count)
-    if rows.lookups and rows.count * _MOST_THREADS <= _BLOCKS * THREADS and packs <= _MOST_PACKS:
+    if rows.count * _MOST_THREADS <= _BLOCKS * THREADS and packs <= _MOST_PACKS:
         along = min(max(_power_above(-(-packs // _PACKS)), THREADS), _MOST_THREADS)
         return Work(walk, width, along, 1, 1, rows.length)
+    chunks = min(packs // (THREADS * _PACKS), _BLOCKS // rows.count)
     if chunks < _CHUNKS:
         return Work(walk, width, THREADS, 1, 1, rows.length)
     piece = -(-packs // (chunks * THREADS)) * THREADS * width

@@ -10,7 +10,8 @@
 // nll            -x[target] of each line, and its gradient, written among zeros
 //
 // A line whose target is `ignored` counts nothing. A target that is no class is printed and fails an assertion.
-// Of each line the loss and what it weighs go out, to be summed by a reduction.
+// Of each line the loss and what it weighs go out, to be summed by a reduction. Where nothing but their sums is asked for
+// (`Summed`), each block of cross entropy adds those of its lines up, so that less is left for the reduction.
 
 #pragma once
 #include "softmax.cuh"
@@ -41,18 +42,20 @@ struct LogitSums {
     W logits = 0, weights = 0;
 };
 
-template <bool Smooth, class W, class As, class In, class V, class Loss>
-__device__ inline void finish_line(
+// A line's loss, and what it weighs.
+template <class W>
+struct WeighedLoss {
+    W value = 0, weight = 0;
+};
+
+template <bool Smooth, class W, class As, class In, class V>
+__device__ inline WeighedLoss<W> loss_of_line(
     const Classes& sizes, long long line, long long target, const LogitSums<As, W>& sums, double smoothing, const In& in,
-    const V* weight, Loss* loss, W* weighs, W* kept) {
+    const V* weight, W* kept) {
     const W largest = sums.exponents.largest, rest = log(sums.exponents.sum);
     kept[line] = largest;
     kept[sizes.lines + line] = rest;
-    if (target == sizes.ignored) {
-        loss[line] = to_element<Loss>(W(0));
-        weighs[line] = W(0);
-        return;
-    }
+    if (target == sizes.ignored) return {};
     target = sizes.checked(target);
     const W own = weight_of<W>(weight, target);
     W value = own * ((largest - W(to_compute(element_of(in, sizes.start(line) + target * sizes.inner)))) + rest);
@@ -60,12 +63,41 @@ __device__ inline void finish_line(
         const W all = sums.weights * (largest + rest) - sums.logits;
         value = value * static_cast<W>(1 - smoothing) + all * static_cast<W>(smoothing / sizes.classes);
     }
-    loss[line] = to_element<Loss>(value);
-    weighs[line] = own;
+    return {value, own};
+}
+
+// Stores the loss of each line, or the sum of those of a block. The first thread of `Along` has that of their line, and the
+// others nothing; all threads of the block take part.
+template <bool Summed, int Threads, int Along, class W, class Loss>
+__device__ inline void store_loss(bool has, long long line, WeighedLoss<W> own, Loss* loss, W* weighs) {
+    if constexpr (Summed) {
+        line = blockIdx.x;
+        has = threadIdx.x == 0;
+        if constexpr (Along < Threads) {
+            __shared__ WeighedLoss<W> of_warps[Threads / 32];
+#pragma unroll
+            for (int by = 16; by >= Along; by /= 2) {
+                own.value += __shfl_xor_sync(~0u, own.value, by);
+                own.weight += __shfl_xor_sync(~0u, own.weight, by);
+            }
+            if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = own;
+            __syncthreads();
+            if (has) {
+                for (int i = 1; i < Threads / 32; ++i) {
+                    own.value += of_warps[i].value;
+                    own.weight += of_warps[i].weight;
+                }
+            }
+        }
+    }
+    if (has) {
+        loss[line] = to_element<Loss>(own.value);
+        weighs[line] = own.weight;
+    }
 }
 
 // Logits are of type In in memory, and computed with as those of type As: where a cast before is left out, that is float.
-template <bool Smooth, class W, class As, int Threads, int Along, int Width, class In, class V, class Loss>
+template <bool Smooth, bool Summed, class W, class As, int Threads, int Along, int Width, class In, class V, class Loss>
 __device__ void cross_entropy_rows(
     Classes sizes, double smoothing, In in, const long long* target, const V* weight, Loss* loss, W* weighs,
     W* kept) {
@@ -95,18 +127,20 @@ __device__ void cross_entropy_rows(
         own.logits = team.all(own.logits, Plus());
         own.weights = team.all(own.weights, Plus());
     }
-    if (has && team.rank == 0)
-        finish_line<Smooth>(sizes, team.row, target[team.row], own, smoothing, in, weight, loss, weighs, kept);
+    const bool finishes = has && team.rank == 0;
+    WeighedLoss<W> of_line;
+    if (finishes) of_line = loss_of_line<Smooth>(sizes, team.row, target[team.row], own, smoothing, in, weight, kept);
+    store_loss<Summed, Threads, Along>(finishes, team.row, of_line, loss, weighs);
 }
 
-template <bool Smooth, class W, class As, class In, class V, class Loss>
+template <bool Smooth, bool Summed, class W, class As, int Threads, class In, class V, class Loss>
 __device__ void cross_entropy_columns(
     Classes sizes, double smoothing, In in, const long long* target, const V* weight, Loss* loss, W* weighs, W* kept) {
-    const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (line >= sizes.lines) return;
-    const In x = in + sizes.start(line);
+    const long long line = static_cast<long long>(blockIdx.x) * Threads + threadIdx.x;
+    const bool has = line < sizes.lines;
+    const In x = in + (has ? sizes.start(line) : 0);
     LogitSums<As, W> own;
-    for (long long c = 0; c < sizes.classes; ++c) {
+    for (long long c = 0; has && c < sizes.classes; ++c) {
         const W value = to_compute(pack_of<1>(x + c * sizes.inner).items[0]);
         own.exponents.add(value);
         if constexpr (Smooth) {
@@ -115,7 +149,9 @@ __device__ void cross_entropy_columns(
             own.weights += by;
         }
     }
-    finish_line<Smooth>(sizes, line, target[line], own, smoothing, in, weight, loss, weighs, kept);
+    WeighedLoss<W> of_line;
+    if (has) of_line = loss_of_line<Smooth>(sizes, line, target[line], own, smoothing, in, weight, kept);
+    store_loss<Summed, Threads, 1>(has, line, of_line, loss, weighs);
 }
 
 // The gradient of a line's loss: one for all lines (step 0), divided by what they weigh together, or one for each.
@@ -208,12 +244,14 @@ __device__ void cross_entropy_columns_backward(
 }
 
 // All four as kernels with pointwise operations before and after them call them.
-template <bool Smooth, class W, class As, int Threads, int Along, int, int Width, class In, class V, class Loss>
+template <
+    bool Smooth, bool Summed, class W, class As, int Threads, int Along, int, int Width, class In, class V, class Loss>
 __device__ void cross_entropy_of_rows(
     long long rows, int n, long long ignored, double smoothing, In in, const long long* target, const V* weight,
     Loss* loss, W* weighs, W* kept) {
     const Classes sizes{rows, n, 1, ignored};
-    cross_entropy_rows<Smooth, W, As, Threads, Along, Width>(sizes, smoothing, in, target, weight, loss, weighs, kept);
+    cross_entropy_rows<Smooth, Summed, W, As, Threads, Along, Width>(
+        sizes, smoothing, in, target, weight, loss, weighs, kept);
 }
 
 template <bool Smooth, class W, int Threads, int Along, int, int Width, class Grad, class In, class V, class Out>
@@ -225,12 +263,12 @@ __device__ void cross_entropy_of_rows_backward(
         Classes{rows, n, 1, ignored}, smoothing, gradient, in, target, weight, all, kept, out);
 }
 
-template <bool Smooth, class W, class As, class In, class V, class Loss>
+template <bool Smooth, bool Summed, class W, class As, int Threads, class In, class V, class Loss>
 __device__ void cross_entropy_of_columns(
     long long lines, int n, long long inner, long long ignored, double smoothing, In in, const long long* target,
     const V* weight, Loss* loss, W* weighs, W* kept) {
     const Classes sizes{lines, n, inner, ignored};
-    cross_entropy_columns<Smooth, W, As>(sizes, smoothing, in, target, weight, loss, weighs, kept);
+    cross_entropy_columns<Smooth, Summed, W, As, Threads>(sizes, smoothing, in, target, weight, loss, weighs, kept);
 }
 
 template <bool Smooth, class W, class Grad, class In, class V, class Out>

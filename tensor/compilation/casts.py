@@ -127,7 +127,7 @@ def _of_cast_logits(step: Step, cast: Step, originals: tuple[Step, ...]) -> Step
     ref = Ref(source.buffer, logits.layout.with_dtype(source.layout.dtype), source.offset)
     arguments = (*step.arguments[:position], ref, *step.arguments[position + 1 :])
     step = replace(step, arguments=arguments, originals=(*originals, *(step.originals or (step,))))
-    return _with_dtypes(step, step.key[1 : 5 + (step.key[0] is CROSS_ENTROPY_GRADIENT)])
+    return _with_dtypes(step, step.key[1:6])
 
 
 def _with_dtypes(step: Step, key: tuple[Any, ...]) -> Step:

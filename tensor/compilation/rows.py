@@ -143,10 +143,10 @@ def _softmax_gradient(step: Step) -> _Rows | None:
 
 
 def _cross_entropy(step: Step) -> _Rows | None:
-    _, layout, weight, sizes, smooth, *reads = step.key
+    _, layout, weight, sizes, smooth, summed, *reads = step.key
     *tensors, smoothing = step.arguments
     kernel = loss_kernels.cross_entropy_row_kernel(
-        sizes, layout.dtype, weight, reads[0] if reads else layout.dtype, smooth=smooth
+        sizes, layout.dtype, weight, reads[0] if reads else layout.dtype, smooth=smooth, summed=summed
     )
     return None if kernel is None else _Rows(kernel, tensors, list(step.result), (smoothing,))
 

@@ -179,3 +179,31 @@ def test_cross_entropy(
     gradient[target < 0] = 0
     scale = np.exp(logs) + smoothing / classes
     assert_near(into.numpy_array(), 2.5 * gradient, dtype, scale=2.5 * scale)
+
+
+@pytest.mark.parametrize(
+    ("lines", "classes", "inner"), [(13, 3, 1), (8201, 3, 1), (3, 300, 1), (301, 3, 7)], ids=str
+)
+def test_losses_summed_by_blocks(scheduled_device: drv.Device, lines: int, classes: int, inner: int) -> None:
+    """Blocks add up the losses of their lines: a warp, a block or a thread of each line."""
+    device, dtype, count = scheduled_device, dtypes.float32, lines * inner
+    x = np.random.default_rng(1).standard_normal((lines, classes, inner)).astype(dtype.numpy)
+    target = np.random.default_rng(0).integers(0, classes, (lines, 1, inner))
+    target[2] = -100
+    sizes = losses.Classes(lines, classes, inner, -100)
+    parts = losses.loss_count(sizes, dtype, summed=True)
+    assert parts < count or classes > 256
+    source, targets = DeviceArray(device, x), DeviceArray(device, target)
+    loss, weighs = (DeviceArray(device, np.full(parts, np.nan, np.float32)) for _ in range(2))
+    cached = DeviceArray(device, np.zeros((2, count), np.float32))
+    run = losses.plan_cross_entropy(device, sizes, dtype, None, smooth=False, summed=True)
+    stream = device.default_stream.handle
+    run(stream, 0.0, source.address, targets.address, 0, loss.address, weighs.address, cached.address)
+    device.synchronize()
+    exact = x.astype(np.float64)
+    logs = exact - np.log(np.exp(exact).sum(1, keepdims=True))
+    plain = -np.take_along_axis(logs, np.where(target < 0, 0, target), 1)
+    expected = np.where(target < 0, 0, plain).sum()
+    np.testing.assert_allclose(loss.numpy_array().astype(np.float64).sum(), expected, 1e-6)
+    assert weighs.numpy_array().sum() == (target >= 0).sum()
+    np.testing.assert_allclose(cached.numpy_array()[0], x.max(1).reshape(-1))

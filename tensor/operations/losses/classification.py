@@ -94,11 +94,16 @@ def _class_weights(weight: Tensor | None, dtype: Any) -> Array | float:
 
 
 def _cross_entropy_plan(
-    layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool, reads: dtype | None = None
+    layout: Layout,
+    weight: dtype | None,
+    sizes: Classes,
+    smooth: bool,
+    summed: bool,
+    reads: dtype | None = None,
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """``state.plans[operation, input, weight's dtype, sizes, smooth](input, target, weight, smoothing)``.
+    """``state.plans[operation, input, weight's dtype, sizes, smooth, summed](input, target, weight, smoothing)``.
 
-    A further dtype in the key is that of the input in memory, on a device, in place of that of its layout.
+    ``summed`` says that of losses and weights nothing but the sums matter: a device adds some up. A further dtype in the key is that of the input in memory, on a device, in place of that of its layout.
 
     The result is the loss and the weight of each line, and statistics that the gradient needs: the largest logit of
     each line, and the logarithm of the sum of exponentials from there on.
@@ -124,7 +129,11 @@ def _cross_entropy_plan(
 
         return on_host
     state: Any = layout.device_state
-    run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth, reads=reads)
+    run = kernels.plan_cross_entropy(
+        state.native, sizes, layout.dtype, weight, smooth=smooth, summed=summed, reads=reads
+    )
+    count = kernels.loss_count(sizes, layout.dtype, summed=summed)
+    out = layouts.contiguous[(count,), statistics_type(layout.dtype), state]
     local, make, make_two = state.local, maker(out), maker(two)
 
     def on_device(
@@ -332,7 +341,7 @@ def _loss_of_classes(
     if smoothing is None:
         losses, weights = plans[NLL, x._layout, weight_dtype, sizes](x, classes, w)
     else:
-        run = plans[CROSS_ENTROPY, x._layout, weight_dtype, sizes, smoothing > 0]
+        run = plans[CROSS_ENTROPY, x._layout, weight_dtype, sizes, smoothing > 0, reduction != "none"]
         losses, weights, statistics = run(x, classes, w, smoothing)
     total: Tensor | None = None
     if reduction == "none":
