@@ -207,13 +207,4 @@ def reshaped(element: Element, shape: tuple[int, ...]) -> Element | None:
             return None
         places[ref] = Ref(ref.buffer, ref.layout.with_strides(shape, strides), ref.offset)
     out = layout.with_strides(shape, strides_of.contiguous_strides(shape))
-    return replace(
-        element,
-        operands=tuple(places[ref] for ref in element.operands),
-        out=Ref(element.out.buffer, out, element.out.offset),
-        gathers=tuple(
-            replace(gather, table=places[gather.table], index=places[gather.index])
-            for gather in element.gathers
-        ),
-        shown=tuple((places[ref], tensor) for ref, tensor in element.shown),
-    )
+    return replace(element.with_operands(places), out=Ref(element.out.buffer, out, element.out.offset))

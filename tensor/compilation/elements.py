@@ -7,7 +7,7 @@ what the operations compute one by one, bit for bit.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.lookups import Lookup
@@ -141,6 +141,22 @@ class Element:
         """Operands in memory."""
         return [each for each in self.operands if type(each) is Ref]
 
+    def with_operands(self, others: dict[Ref, Ref]) -> Element:
+        """The same of other operands, where ``others`` has some."""
+        return replace(
+            self,
+            operands=tuple(others.get(each, each) for each in self.operands),
+            gathers=tuple(
+                replace(
+                    each,
+                    table=others.get(each.table, each.table),
+                    index=others.get(each.index, each.index),
+                )
+                for each in self.gathers
+            ),
+            shown=tuple((others.get(ref, ref), tensor) for ref, tensor in self.shown),
+        )
+
 
 def inputs_of(elements: Sequence[Element]) -> list[Ref]:
     """What a kernel of ``elements`` reads."""
@@ -160,22 +176,26 @@ def recorded(refs: Iterable[Ref], elements: Iterable[Element], *others: tuple[Re
     return tuple(shown.get(ref, ref) for ref in refs)
 
 
-def obstacle_of_gathers(elements: Sequence[Element], others: Iterable[Ref] = ()) -> str | None:
-    """Why what indices read cannot be part of one kernel with ``elements`` that reads ``others`` besides."""
-    gathers = [gather for element in elements for gather in element.gathers]
-    if not gathers:
-        return None
+def tell_tables_apart(elements: dict[int, Element]) -> None:
+    """Have what is read by several indices be an operand for each: a kernel moves each of its operands by one lookup."""
+    numbers: dict[tuple[tuple[Ref, int, int], ...], int] = {}
+    for position, element in elements.items():
+        replaced: dict[Ref, Ref] = {}
+        for table in {gather.table for gather in element.gathers}:
+            indices = tuple(
+                (each.index, each.number, each.step) for each in element.gathers if each.table == table
+            )
+            replaced[table] = replace(table, lookup=numbers.setdefault(indices, len(numbers) + 1))
+        if replaced:
+            elements[position] = element.with_operands(replaced)
+
+
+def obstacle_of_gathers(elements: Sequence[Element]) -> str | None:
+    """Why what indices read cannot be part of one kernel with ``elements``."""
     new = {element.out.buffer for element in elements if not element.writes}
+    gathers = (gather for element in elements for gather in element.gathers)
     if any(ref.buffer in new for gather in gathers for ref in (gather.table, gather.index)):
         return "an index and what it reads are there before"
-    by_table: dict[Ref, set[tuple[Gather, ...]]] = {}
-    for element in elements:
-        for table in {gather.table for gather in element.gathers}:
-            indices = tuple(gather for gather in element.gathers if gather.table == table)
-            by_table.setdefault(table, set()).add(indices)
-    plain = {ref for element in elements if not element.gathers for ref in element.inputs()}.union(others)
-    if plain & by_table.keys() or any(len(indices) > 1 for indices in by_table.values()):
-        return "it reads one table by other indices, too"
     return None
 
 

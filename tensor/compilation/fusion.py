@@ -30,6 +30,7 @@ from .elements import (
     originals_of,
     recorded,
     results_of,
+    tell_tables_apart,
 )
 from .fused_reductions import fused_reduction
 from .reduction_chains import join_after, join_before, reductions_of
@@ -113,6 +114,7 @@ def _elements_of(steps: Sequence[Step]) -> dict[int, Element]:
             (ref,) = read
             if ref.layout.contiguous and not ref.offset and ref.layout.numel == element.out.layout.numel:
                 elements[position] = reshaped(element, ref.layout.shape) or element
+    tell_tables_apart(elements)
     return elements
 
 

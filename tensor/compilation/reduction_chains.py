@@ -140,7 +140,7 @@ def _obstacle_before(
         return "its kernel has other results"
     if any(each.is_in_order for each in parts):
         return "it depends on the places of its elements"
-    reason = obstacle_of_gathers(everything, reduced.operands)
+    reason = obstacle_of_gathers(everything)
     if reason is not None:
         return reason
     if not 1 <= len(inputs) <= MOST_INPUTS:

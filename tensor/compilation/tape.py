@@ -58,11 +58,23 @@ class Unsupported(Exception):  # noqa: N818 - a reason, which the program's user
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Elements of memory: ``buffer`` is its number, the other two say which elements, as a tensor does."""
+    """Elements of memory.
+
+    Attributes
+    ----------
+    buffer : int
+        The memory's number.
+    layout : Layout
+    offset : int
+        Which elements, as of a tensor.
+    lookup : int
+        Tells tables of a kernel apart that it reads by different indices; 0 for what is not read by an index.
+    """
 
     buffer: int
     layout: Layout
     offset: int
+    lookup: int = 0
 
 
 @dataclass(slots=True)

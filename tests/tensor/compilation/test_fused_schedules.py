@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import nn
 import tensor
 from nn import functional
@@ -124,5 +126,29 @@ def test_rows_that_several_indices_name_and_what_they_read_after_reductions(sche
         for each in (compiled, function):
             result = each(x, rows, columns)
             outcomes.append((result, *tensor.autograd.grad(result.sum(), (table, bias))))
+        for one, other in zip(*outcomes, strict=True):
+            tensor.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_step_of_embeddings_of_a_graph(schedule: None) -> None:
+    """Entities at both ends of a relation, and false ones in their place, of one table."""
+    entities, relations = (tensor.randn(rows, 16, device="cuda", requires_grad=True) for rows in (11, 3))
+
+    def function(
+        heads: tensor.Tensor, between: tensor.Tensor, tails: tensor.Tensor, false: tensor.Tensor
+    ) -> Any:
+        true, other = (
+            (entities[heads] + relations[between] - entities[each]).square().sum(-1)
+            for each in (tails, false)
+        )
+        return functional.relu(1 + true - other).mean()
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for _ in range(2):
+        indices = [tensor.randint(0, size, (30,), device="cuda") for size in (11, 3, 11, 11)]
+        outcomes = []
+        for each in (compiled, function):
+            loss = each(*indices)
+            outcomes.append((loss, *tensor.autograd.grad(loss, (entities, relations))))
         for one, other in zip(*outcomes, strict=True):
             tensor.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
