@@ -108,6 +108,9 @@ class Server:
                 return
             for address in [address for address, server in self._shared.items() if server is self]:
                 del self._shared[address]
+        # Closing would not do: a forked child has the socket too.
+        with contextlib.suppress(OSError):
+            self._wake.shutdown(socket.SHUT_RDWR)
         self._wake.close()
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -73,6 +74,9 @@ class Launcher:
         self._process.join(timeout)
         ended = not self._process.is_alive()
         if not ended:
+            # It writes where its threads are.
+            self.send_signal(signal.SIGABRT)
+            self._process.join(10)
             self._process.kill()
             self._process.join()
         output, errors = (path.read_text(encoding="utf-8") for path in self._outputs)
@@ -86,6 +90,7 @@ def _run(arguments: list[str], environment: dict[str, str], outputs: list[Path])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for descriptor, path in enumerate(outputs, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), descriptor)
+    faulthandler.enable()
     os.environ.pop("OMP_NUM_THREADS", None)
     os.environ.update({"PYTHONPATH": str(ROOT), **environment})
     sys.exit(main(arguments))

@@ -281,6 +281,24 @@ def _in_child(body: Callable[[], None]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.timeout(60)
+def test_a_server_ends_while_a_forked_child_lives() -> None:
+    server = TCPStore("127.0.0.1", 0, is_master=True)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    try:
+        server.close()
+    finally:
+        os.close(reader)
+        os.close(writer)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("kind", ["file", "tcp"])
 def test_a_forked_child_has_a_connection_of_its_own(kind: str) -> None:
     server, client = KINDS[kind]()
