@@ -154,6 +154,10 @@ class LocalRanks:
                 signal.signal(number, handler)
             signal.set_wakeup_fd(former)
             self._selector.close()
+            # What came when the last rank had ended, or while the rest was cleared away, ends this launcher all the same.
+            late = _received(reader)
+            if self._signal is None and late:
+                self._signal = late[0]
             os.close(reader)
             os.close(writer)
         return self._report(started)
@@ -211,10 +215,8 @@ class LocalRanks:
                     self._selector.unregister(stop)
                     self._stop()
                     continue
-                with contextlib.suppress(BlockingIOError):
-                    for number in os.read(reader, 1024):
-                        if number != signal.SIGCHLD:
-                            self._forward(number)
+                for number in _received(reader):
+                    self._forward(number)
             self._note_ends()
             if self._act_at is not None and time.monotonic() >= self._act_at:
                 self._send(self._action)
@@ -325,6 +327,15 @@ class LocalRanks:
         _write(2, last)
         failure = f"rank {first.rank.rank} failed with {describe_exit(code)}"
         return Outcome(code if code > 0 else 128 - code, failure, self._signal)
+
+
+def _received(reader: int) -> list[int]:
+    """The signals for this process whose numbers wait in a pipe."""
+    numbers = bytearray()
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            numbers += os.read(reader, 1024)
+    return [number for number in numbers if number != signal.SIGCHLD]
 
 
 def _precedence(process: _Process) -> tuple[bool, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from parallel.launch import main
+from parallel.launch.local_ranks import LocalRanks, Rank
 
 from .launcher import ROOT, assert_end, launch, start, wait_for, write_script
 
@@ -240,6 +241,23 @@ def test_the_end_of_the_launcher_ends_the_ranks(number: signal.Signals, tmp_path
     assert sorted(output.splitlines()) == (
         ["interrupted 0", "interrupted 1"] if number == signal.SIGINT else []
     )
+
+
+def test_a_signal_after_the_last_rank_has_ended(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It must not be lost before the handlers of the time without ranks are back."""
+    clear_away = LocalRanks._kill
+
+    def clear_away_later(ranks: LocalRanks) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        clear_away(ranks)
+
+    monkeypatch.setattr(LocalRanks, "_kill", clear_away_later)
+    shown = frozenset(("stdout", "stderr"))
+    outcome = LocalRanks([Rank(0, 0, ["true"], os.environ, shown, frozenset(), {})]).run()
+    assert (outcome.status, outcome.signal) == (128 + signal.SIGTERM, signal.SIGTERM)
+    assert "received SIGTERM" in capfd.readouterr().err
 
 
 def test_a_second_signal_kills(tmp_path: Path) -> None:
