@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
 #: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 #: Elements from which on it is worth telling NumPy how to go over operands that are stretched or have gaps.
 _MANY = 1 << 16
 _NUMBERS = (bool, int, float, complex)
@@ -558,7 +558,7 @@ class Pointwise:
         function, element = self.numpy, compute_dtype.numpy
         is_ufunc = isinstance(function, np.ufunc)
         one_pass = function.nout == 1 if isinstance(function, np.ufunc) else hasattr(function, "one_pass")
-        writes = one_pass or (not is_ufunc and _takes_out(function))
+        writes = one_pass or (not is_ufunc and takes_out(function))
         loop = {"casting": "unsafe"} if is_ufunc else {}
         masks = len(signature) - self.masks
         changed = [
@@ -656,11 +656,11 @@ class Pointwise:
         # Whole arrays of another type would come from memory, and go there, for each conversion.
         written = target.dtype is compute_dtype or target.dtype.category is Category.BOOL
         at_once = direct and written and not any(changed)
-        if not at_once and target.numel > 2 * _BLOCK and _alike(target, signature):
+        if not at_once and target.numel > _BLOCK and _alike(target, signature):
             return run_blocks
         # Operands that lie in other ways are cut along the first dimension; 0 for those that are not.
         rows = 0
-        if not at_once and target.numel > 2 * _BLOCK:
+        if not at_once and target.numel > _BLOCK:
             rows = _BLOCK // (target.numel // target.shape[0])
 
         def run(out: Tensor, *operands: Any) -> None:
@@ -673,7 +673,10 @@ class Pointwise:
                     function(*values, out=into, **loop)
                 elif rows and not any(np.may_share_memory(into, value) for value in values):
                     for piece, parts in _in_rows(rows, into, values):
-                        write(piece, np.asarray(function(*parts)))
+                        if writes and rounded is None and piece.dtype == element:
+                            function(*parts, out=piece, **loop)
+                        else:
+                            write(piece, np.asarray(function(*parts)))
                 else:
                     write(into, np.asarray(function(*values)))
 
@@ -689,7 +692,8 @@ def one_pass(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _takes_out(function: Callable[..., Any]) -> bool:
+def takes_out(function: Callable[..., Any]) -> bool:
+    """Whether a NumPy form writes its result to an ``out``."""
     try:
         return "out" in inspect.signature(function).parameters
     except ValueError:

@@ -13,8 +13,9 @@ from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.powers import exp, log, log1p, square
-from tensor.operations.pointwise.selection import where
-from tensor.operations.special.logistic import sigmoid
+from tensor.operations.pointwise.selection import choose, where
+from tensor.operations.special.evaluation import log1p_from_0
+from tensor.operations.special.logistic import logistic_on_host, sigmoid
 
 from .loss import Loss, check_same_device, compared, derivative, difference_loss, reduced, reduction_of
 
@@ -115,15 +116,31 @@ def l1_loss(
     return compared(L1, input, target, weight, reduction)
 
 
+def _huber(d: Any, p: Any) -> Any:
+    """Both parts of the loss in one formula, with the same roundings: half of a number is exact."""
+    size = np.abs(d)
+    limited = np.clip(size, 0, p)
+    size -= 0.5 * limited
+    size *= limited
+    return size
+
+
+def _smooth_l1(d: Any, p: Any) -> Any:
+    if np.frexp(p)[0] == 0.5:
+        # Division by a power of 2 rounds nothing.
+        return _huber(d, p) / p
+    return choose(np.abs(d) < p, 0.5 * d * d / p, np.abs(d) - 0.5 * p)
+
+
 SMOOTH_L1 = difference_loss(
     "smooth_l1_loss",
     value=(
         "(fabs({d}) < {p} ? {T}(0.5) * {d} * {d} / {p} : fabs({d}) - {T}(0.5) * {p})",
-        lambda d, p: np.where(np.abs(d) < p, 0.5 * d * d / p, np.abs(d) - 0.5 * p),
+        _smooth_l1,
     ),
     slope=(
         "(fabs({d}) < {p} ? {d} / {p} : {d} > 0 ? {T}(1) : {d} < 0 ? {T}(-1) : {d} * {T}(0))",
-        lambda d, p: np.where(np.abs(d) < p, d / p, np.sign(d)),
+        lambda d, p: np.clip(d / p, -1, 1),
     ),
     curvature=(
         "(fabs({d}) < {p} ? {T}(1) / {p} : {T}(0))",
@@ -177,7 +194,7 @@ HUBER = difference_loss(
     "huber_loss",
     value=(
         "(fabs({d}) <= {p} ? {T}(0.5) * {d} * {d} : {p} * (fabs({d}) - {T}(0.5) * {p}))",
-        lambda d, p: np.where(np.abs(d) <= p, 0.5 * d * d, p * (np.abs(d) - 0.5 * p)),
+        _huber,
     ),
     slope=("({d} < -{p} ? -{p} : {d} > {p} ? {p} : {d})", lambda d, p: np.clip(d, -p, p)),
     curvature=(
@@ -299,12 +316,12 @@ BCE_WITH_LOGITS = Loss(
     "binary_cross_entropy_with_logits",
     value=(
         "(1 - {y}) * {x} + (fmax(-{x}, {T}(0)) + log1p(exp(-fabs({x}))))",
-        lambda x, y: (1 - y) * x + np.maximum(-x, 0) + np.log1p(np.exp(-np.abs(x))),
+        lambda x, y: (1 - y) * x + np.clip(-x, 0, np.inf) + log1p_from_0(np.exp(-np.abs(x))),
     ),
     of_input=derivative(
         "binary_cross_entropy_with_logits_backward",
         "(1 / (1 + exp(-{x})) - {y})",
-        lambda x, y: 1 / (1 + np.exp(-x)) - y,
+        lambda x, y: logistic_on_host(x) - y,
         lambda x, y: sigmoid(x) - y,
     ),
     of_target=derivative(

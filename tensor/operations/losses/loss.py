@@ -11,6 +11,8 @@ from __future__ import annotations
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category
 from nvrtc_kernels.reducers import Reducer
@@ -107,7 +109,11 @@ def derivative(
         The same on tensors, made of differentiable operations: where a second derivative may follow.
     """
     slope = cuda.format(x="b", y="c", p="d", T=_POINTWISE)
-    kernel = Pointwise(name, f"a * ({slope})", lambda a, x, y, *p: a * numpy(x, y, *p))
+
+    def on_arrays(a: Any, x: Any, y: Any, *p: Any, out: Any = None) -> Any:
+        return np.multiply(a, numpy(x, y, *p), out=out)
+
+    kernel = Pointwise(name, f"a * ({slope})", on_arrays)
 
     def gradient(grad: Tensor, x: Tensor, y: Tensor, *p: float) -> Tensor:
         if modes.recording:

@@ -19,15 +19,15 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, LOWER, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, one_pass
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, one_pass, takes_out
 from tensor.operations.reduction import into_out
 from tensor.operations.special.error_functions import ndtr_on_host, single_normal_tail
-from tensor.operations.special.evaluation import constants
+from tensor.operations.special.evaluation import constants, log1p_from_0
 from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
 from .powers import EXP
-from .selection import FEW, choose, where, zero_where
+from .selection import FEW, choose, where, written, zero_where
 from .trigonometry import TANH
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def _activation(
     Parameters
     ----------
     value, slope, curvature
-        CUDA expression and NumPy function ``f(x, *scalars)``; of the curvature also a function of tensors, made of
-        differentiable operations. ``None`` for the curvature of a piecewise linear function, which is 0.
+        CUDA expression and NumPy function ``f(x, *scalars)``, which may take an ``out``; of the curvature also a function of
+        tensors, made of differentiable operations. ``None`` for the curvature of a piecewise linear function, which is 0.
     categories
         Of the dtypes that the function takes.
     """
@@ -100,10 +100,21 @@ def _activation(
             return second(grad, a, x, *scalars)
 
         of_element = needing("ab", 2, second_derivative)
+    slope_on_arrays = slope[1]
+    if takes_out(slope_on_arrays):
+
+        def gradient(a: Any, x: Any, *scalars: Any, out: Any = None) -> Any:
+            return np.multiply(a, slope_on_arrays(x, *scalars, out=out), out=out)
+
+    else:
+
+        def gradient(a: Any, x: Any, *scalars: Any, out: Any = None) -> Any:
+            return np.multiply(a, slope_on_arrays(x, *scalars), out=out)
+
     first = Pointwise(
         f"{name}_backward",
         f"a * {cuda(slope[0], 1)}",
-        lambda a, x, *scalars, out=None: np.multiply(a, slope[1](x, *scalars), out=out),
+        gradient,
         typed=2,
         include="activations.cuh",
         derivatives=(needing("b", 2, lambda grad, x, *scalars: first(grad, x, *scalars)), of_element),
@@ -117,26 +128,6 @@ def _activation(
         include="activations.cuh",
         derivatives=(needing("a", 1, lambda grad, x, *scalars: first(grad, x, *scalars)),),
     )
-
-
-def _written(result: Any, out: Any) -> Any:
-    """``result``, in ``out`` if there is one."""
-    if out is None:
-        return result
-    np.copyto(out, result, casting="unsafe")
-    return out
-
-
-def _log1p(x: Any) -> Any:
-    """``np.log1p(x)`` of numbers from 0 on, whose loop has no vector instructions as the logarithm's has."""
-    if x.dtype != np.float32 or x.size <= FEW:
-        return np.log1p(x)
-    sum_ = x + 1
-    lost = (x - (sum_ - 1)) / sum_  # what the sum was rounded by
-    result = np.log(sum_)
-    # An infinite sum has lost a NaN.
-    result += np.fmax(lost, -1)
-    return result
 
 
 def _expm1_below_0(x: Any) -> Any:
@@ -212,13 +203,16 @@ def _leaky(x: Any, p: Any, out: Any = None) -> Any:
     if 0 < p <= 1:
         return np.maximum(x, product, out=out)
     # Of infinite elements and a slope of 0 the product is NaN, which the maximum would be, too.
-    return _written(choose(x > 0, x, product), out)
+    return written(choose(x > 0, x, product), out)
 
 
 LEAKY_RELU = _activation(
     "leaky_relu",
     value=("{x} > 0 ? {x} : {x} * {p}", _leaky),
-    slope=("{x} > 0 ? Compute(1) : {p}", lambda x, p: choose(x > 0, x.dtype.type(1), p)),
+    slope=(
+        "{x} > 0 ? Compute(1) : {p}",
+        lambda x, p, out=None: choose(x > 0, x.dtype.type(1), p, out),
+    ),
     curvature=None,
 )
 
@@ -247,11 +241,19 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return _apply(LEAKY_RELU, input, inplace, negative_slope)
 
 
+def _prelu(a: Any, b: Any, out: Any = None) -> Any:
+    # Of a slope that is stretched over many elements one is enough.
+    slopes = b[tuple([slice(None if step else 1) for step in b.strides])]
+    if slopes.min() > 0 and slopes.max() <= 1:
+        return np.maximum(a, np.multiply(a, b, out=out), out=out)
+    return choose(a > 0, a, a * b, out)
+
+
 #: Of (element, slope for negative elements); both have gradients.
 PRELU = Pointwise(
     "prelu",
     "a > 0 ? a : a * b",
-    lambda a, b: choose(a > 0, a, a * b),
+    _prelu,
     node="PreluKernelBackward0",
     categories=_FLOATING,
     derivatives=(
@@ -263,7 +265,7 @@ PRELU = Pointwise(
 PRELU_BACKWARD: Pointwise = Pointwise(
     "prelu_backward",
     "b > 0 ? a : a * c",
-    lambda a, b, c: choose(b > 0, a, a * c),
+    lambda a, b, c, out=None: choose(b > 0, a, a * c, out),
     derivatives=(
         lambda grad, b, c: PRELU_BACKWARD(grad, b, c),
         _no_curvature,
@@ -274,7 +276,7 @@ PRELU_BACKWARD: Pointwise = Pointwise(
 PRELU_WEIGHT_BACKWARD: Pointwise = Pointwise(
     "prelu_weight_backward",
     "b > 0 ? Compute(0) : a * b",
-    lambda a, b, _: zero_where(b > 0, a * b),
+    lambda a, b, _, out=None: zero_where(b > 0, a * b, out),
     derivatives=(
         lambda grad, b, c: PRELU_WEIGHT_BACKWARD(grad, b, c),
         lambda grad, a, b: RELU_BACKWARD.binary(grad * a, -b),
@@ -323,7 +325,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 THRESHOLD = _activation(
     "threshold",
-    value=("{x} <= {p} ? {q} : {x}", lambda x, p, q: choose(x <= p, q, x)),
+    value=("{x} <= {p} ? {q} : {x}", lambda x, p, q, out=None: choose(x <= p, q, x, out)),
     slope=("{x} <= {p} ? Compute(0) : Compute(1)", lambda x, p, q: (~(x <= p)).astype(x.dtype)),
     curvature=None,
     categories=_REAL,
@@ -365,11 +367,11 @@ ELU = _activation(
     "elu",
     value=(
         "{x} <= 0 ? expm1({x} * {r}) * {p} : {x} * {q}",
-        lambda x, p, q, r: choose(x <= 0, _expm1_below_0(x * r) * p, x * q),
+        lambda x, p, q, r, out=None: choose(x <= 0, _expm1_below_0(x * r) * p, x * q, out),
     ),
     slope=(
         "{x} <= 0 ? {p} * {r} * exp({x} * {r}) : {q}",
-        lambda x, p, q, r: choose(x <= 0, p * r * np.exp(x * r), q),
+        lambda x, p, q, r, out=None: choose(x <= 0, p * r * np.exp(x * r), q, out),
     ),
     curvature=(
         "{x} < 0 ? {p} * {r} * {r} * exp({x} * {r}) : Compute(0)",
@@ -481,11 +483,11 @@ SOFTPLUS = _activation(
     "softplus",
     value=(
         "{x} * {p} > {q} ? {x} : log1p(exp({x} * {p})) / {p}",
-        lambda x, p, q: choose(x * p > q, x, _log1p(np.exp(x * p)) / p),
+        lambda x, p, q, out=None: choose(x * p > q, x, log1p_from_0(np.exp(x * p)) / p, out),
     ),
     slope=(
         "{x} * {p} > {q} ? Compute(1) : logistic({x} * {p})",
-        lambda x, p, q: choose(x * p > q, x.dtype.type(1), logistic_on_host(x * p)),
+        lambda x, p, q, out=None: choose(x * p > q, x.dtype.type(1), logistic_on_host(x * p), out),
     ),
     curvature=(
         "{x} * {p} > {q} ? Compute(0) : {p} * logistic({x} * {p}) * logistic(-{x} * {p})",
@@ -530,7 +532,7 @@ LOG_SIGMOID = _activation(
     "log_sigmoid",
     value=(
         "{x} != {x} ? {x} : fmin({x}, Compute(0)) - log1p(exp(-fabs({x})))",
-        lambda x: np.minimum(x, 0) - _log1p(np.exp(-np.abs(x))),
+        lambda x: np.minimum(x, 0) - log1p_from_0(np.exp(-np.abs(x))),
     ),
     slope=("logistic(-{x})", lambda x: logistic_on_host(-x)),
     curvature=(
@@ -629,7 +631,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _mish_factor(x: Any) -> Any:
-    return np.tanh(_log1p(np.exp(x)))
+    return np.tanh(log1p_from_0(np.exp(x)))
 
 
 def _mish_slope(x: Any) -> Any:
@@ -695,9 +697,8 @@ def _gelu(x: Any, out: Any = None) -> Any:
     result, bell, size, hard = single_normal_tail(x, np.empty_like(x) if out is None else out)
     result *= bell
     result *= size
-    # Of zeros the second is taken, or the positive one: results have the sign of x also where they are 0.
-    size.fill(-0.0)
-    np.subtract(np.maximum(size, x, out=size), result, out=result)
+    # Not below the negative zero: results have the sign of x also where they are 0.
+    np.subtract(x.clip(*_FROM_NEGATIVE_ZERO, out=size), result, out=result)
     if hard:
         # The limit is 0, and the product, which a device computes, NaN.
         result[np.isneginf(x)] = np.nan
@@ -720,6 +721,7 @@ def _gelu_slope(x: Any) -> Any:
     return np.subtract(bell, slope, out=slope)
 
 
+_FROM_NEGATIVE_ZERO = constants((-0.0, np.inf), np.float32)
 _SINGLE_INVERSE_ROOT, _HALF = constants((_INVERSE_ROOT, 0.5), np.float32)
 _SIGN = np.array(-(2**31), np.int32)
 
@@ -864,19 +866,28 @@ def softsign(input: Tensor) -> Tensor:
 
 def _limited(x: Any, p: Any, q: Any, out: Any = None) -> Any:
     if x.dtype.kind == "f":
-        return np.clip(x, p, q, out=out)
-    return _written(np.where(x < p, p, np.where(x > q, q, x)), out)
+        return x.clip(p, q, out=out)
+    return written(np.where(x < p, p, np.where(x > q, q, x)), out)
 
 
 def _hard_logistic(x: Any, out: Any = None) -> Any:
-    sum_ = np.add(x, x.dtype.type(3), out=out)
-    return np.divide(np.clip(sum_, 0, 6, out=out), x.dtype.type(6), out=out)
+    zero, three, six = _HARD_LIMITS[x.dtype.char]
+    sum_ = np.add(x, three, out=out)
+    return np.divide(sum_.clip(zero, six, out=out), six, out=out)
+
+
+#: 0, 3 and 6 by the type of an array, whose dtype ``clip`` would have to find out of Python's numbers.
+_HARD_LIMITS = {dtype: constants((0, 3, 6), dtype) for dtype in "efd"}
 
 
 def _hard_swish(x: Any, out: Any = None) -> Any:
-    factor = _hard_logistic(x, out)
-    # Not of an infinite element, whose product with 0 is NaN.
-    return np.multiply(np.maximum(x, x.dtype.type(-3)), factor, out=out)
+    result = np.multiply(x, _hard_logistic(x, out), out=out)
+    if np.ndim(x) == 0:
+        return np.where(np.isneginf(x), x.dtype.type(0), result)
+    if np.isnan(np.minimum.reduce(result, axis=None, initial=np.inf)):
+        # The product of an infinite element and 0, too.
+        result[np.isneginf(x)] = 0
+    return result
 
 
 HARDTANH = _activation(
@@ -998,7 +1009,8 @@ HARDSWISH = _activation(
     ),
     slope=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : {x} / 3 + 0.5",
-        lambda x: choose(x <= -3, x.dtype.type(0), choose(x >= 3, x.dtype.type(1), x / 3 + 0.5)),
+        # Outside of the parabola it is 0 or 1, by the sign.
+        lambda x, out=None: choose(np.abs(x) < 3, x / 3 + 0.5, x.clip(0, 1), out),
     ),
     curvature=(
         "{x} > -3 && {x} < 3 ? Compute(1) / 3 : Compute(0)",
@@ -1038,8 +1050,14 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _hard_shrunk(x: Any, p: Any, out: Any = None) -> Any:
-    hidden = np.abs(x) <= p
-    return zero_where(hidden, x, out) if np.ndim(x) else np.where(hidden, x.dtype.type(0), x)
+    if np.ndim(x) == 0 or not p >= 0:
+        return written(np.where((x >= -p) & (x <= p), x.dtype.type(0), x), out)
+    # Numbers without their signs are ordered as their bits are: where the difference is negative, all bits stay.
+    bits = np.dtype(f"i{x.itemsize}")
+    size = np.abs(x, out=out).view(bits)
+    np.subtract(np.abs(p).view(bits), size, out=size)
+    np.right_shift(size, 8 * x.itemsize - 1, out=size)
+    return np.bitwise_and(size, x.view(bits), out=size).view(x.dtype)
 
 
 HARDSHRINK = _activation(
@@ -1081,12 +1099,14 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
 
 
 def _shrunk(x: Any, p: Any, out: Any = None) -> Any:
-    result = np.subtract(x, np.clip(x, -p, p), out=out)
+    limited = x.clip(-p, p)
+    result = np.subtract(x, limited, out=out)
     if np.ndim(x) == 0:
         return np.copysign(result, x)
     # Zeros have the sign of what they come from: by bits, as copysign takes longer.
     bits = f"i{x.itemsize}"
-    result.view(bits)[...] |= x.view(bits) & np.array(-0.0, x.dtype).view(bits)
+    signs = np.bitwise_and(x.view(bits), np.array(-0.0, x.dtype).view(bits), out=limited.view(bits))
+    np.bitwise_or(result.view(bits), signs, out=result.view(bits))
     return result
 
 

@@ -591,17 +591,28 @@ ABS = Pointwise(
     derivatives=(lambda grad, a: MUL.binary(grad, SGN.unary(a)),),
     stored=FLOAT8,
 )
+
+
+def _sign(a: Any, out: Any = None) -> Any:
+    # In bytes, as that takes less than NumPy's sign, which also keeps NaN.
+    result = a if a.dtype == bool else np.subtract((a > 0).view(np.int8), (a < 0).view(np.int8))
+    if out is None:
+        return result.astype(a.dtype)
+    out[...] = result
+    return out
+
+
 SIGN = Pointwise(
     "sign",
     by_category("(Compute)((a > 0) - (a < 0))", boolean="a"),
-    lambda a: a if a.dtype == bool else (a > 0).astype(a.dtype) - (a < 0),
+    _sign,
     categories=(Category.BOOL, *REAL),
     derivatives=(no_change,),
 )
 SGN: Pointwise = Pointwise(
     "sgn",
     by_category("(Compute)((a > 0) - (a < 0))", boolean="a", complex="sgn(a)"),
-    lambda a: _unit(a) if a.dtype.kind == "c" else SIGN.numpy(a),
+    lambda a, out=None: _unit(a, out) if a.dtype.kind == "c" else _sign(a, out),
     derivatives=(lambda grad, a, out: sgn_gradient(grad, a, out),),
 )
 
@@ -612,10 +623,14 @@ def rtruediv(input: Tensor, other: complex) -> Tensor:
     return DIV(other, input)
 
 
-def _unit(a: Any) -> Any:
+def _unit(a: Any, out: Any = None) -> Any:
     """Complex numbers on the unit circle, or zero."""
     length = np.abs(a)
-    return np.where(length == 0, a.dtype.type(0), a / np.where(length == 0, 1, length)).astype(a.dtype)
+    result = np.where(length == 0, a.dtype.type(0), a / np.where(length == 0, 1, length))
+    if out is None:
+        return result.astype(a.dtype)
+    out[...] = result
+    return out
 
 
 @operation(in_place=True, also="negative tensor.neg_ tensor.negative_")

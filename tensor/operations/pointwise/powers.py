@@ -183,7 +183,7 @@ _ZEROTH: Pointwise = Pointwise(
 SQUARE = _special(2, "a * a", lambda a: a * a)
 _SPECIAL: dict[float, Pointwise] = {
     2: SQUARE,
-    3: _special(3, "a * a * a", lambda a: a * a * a),
+    3: _special(3, "a * a * a", lambda a, out=None: np.multiply(np.multiply(a, a, out=out), a, out=out)),
     0.5: _special(0.5, "sqrt(a)", np.sqrt),
     -0.5: _special(-0.5, "rsqrt(a)", lambda a: _reciprocal(np.sqrt(a))),
     -1: _special(-1, "Compute{1} / a", _reciprocal),

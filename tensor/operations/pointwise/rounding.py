@@ -10,9 +10,10 @@ import numpy as np
 from nvrtc_kernels.dtypes import UNSIGNED, Category
 from tensor.core.arguments import as_int64
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import Pointwise, by_category
+from tensor.operations.pointwise_operation import Pointwise, by_category, one_pass
 
 from .arithmetic import REAL, no_change
+from .selection import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +21,17 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def _rounding(name: str, cuda: str, function: Callable[[Any], Any]) -> Pointwise:
+def _rounding(name: str, cuda: str, function: Callable[..., Any]) -> Pointwise:
     """A way to round; integers stay as they are."""
+
+    @one_pass
+    def rounded(a: Any, out: Any = None) -> Any:
+        return function(a, out=out) if a.dtype.kind == "f" else written(a, out)
+
     return Pointwise(
         name,
         by_category(cuda, integer="a"),
-        lambda a: function(a) if a.dtype.kind == "f" else a,
+        rounded,
         categories=REAL,
         derivatives=(no_change,),
         stored=UNSIGNED,

@@ -15,9 +15,21 @@ from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, SUB, check_factor
 from .complex_numbers import conjugate
+from .selection import written
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
+
+
+def _between(a: Any, b: Any, c: Any, out: Any = None) -> Any:
+    """``a + c * (b - a)``, from the end that is nearer, so that 1 gives ``b``."""
+    if np.ndim(c):
+        return written(np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)), out)
+    difference = np.subtract(b, a, out=out)
+    if abs(c) < 0.5:
+        return np.add(a, np.multiply(difference, c, out=out), out=out)
+    return np.subtract(b, np.multiply(difference, 1 - c, out=out), out=out)
+
 
 LERP = Pointwise(
     "lerp",
@@ -25,7 +37,7 @@ LERP = Pointwise(
         "between(a, b, c)",
         complex="abs(c) < Compute{0.5}.re ? a + c * (b - a) : b - (b - a) * (Compute{1, 0} - c)",
     ),
-    lambda a, b, c: np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)),
+    _between,
     typed=2,
     numbers="c",
     node=numbered("Lerp"),
@@ -88,11 +100,21 @@ def _check_quotient(signature: Any, common: Any) -> None:
     _check_value(signature, common)
 
 
+def _with_product(a: Any, b: Any, c: Any, d: Any, out: Any = None) -> Any:
+    product = np.multiply(np.multiply(b, d, out=out), c, out=out)
+    return np.add(a, product, out=out)
+
+
+def _with_quotient(a: Any, b: Any, c: Any, d: Any, out: Any = None) -> Any:
+    quotient = np.multiply(np.divide(b, c, out=out), d, out=out)
+    return np.add(a, quotient, out=out)
+
+
 #: Of (summand, factor, factor, number).
 ADDCMUL = Pointwise(
     "addcmul",
     "a + d * b * c",
-    lambda a, b, c, d: a + d * b * c,
+    _with_product,
     typed=3,
     numbers="d",
     categories=NUMERIC,
@@ -109,7 +131,7 @@ ADDCMUL = Pointwise(
 ADDCDIV = Pointwise(
     "addcdiv",
     "a + d * (b / c)",
-    lambda a, b, c, d: a + d * (b / c),
+    _with_quotient,
     typed=3,
     numbers="d",
     check=_check_quotient,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.operations.pointwise.selection import FEW
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -68,6 +70,18 @@ def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
         next_ += coefficient
         first, second, next_ = next_, first, second
     return x * first - second + coefficients[0]
+
+
+def log1p_from_0(x: Any) -> Any:
+    """``np.log1p(x)`` of numbers from 0 on, whose loop has no vector instructions as the logarithm's has."""
+    if x.dtype != np.float32 or x.size <= FEW:
+        return np.log1p(x)
+    sum_ = x + 1
+    lost = (x - (sum_ - 1)) / sum_  # what the sum was rounded by
+    result = np.log(sum_)
+    # An infinite sum has lost a NaN.
+    result += np.fmax(lost, -1)
+    return result
 
 
 class Ratio:

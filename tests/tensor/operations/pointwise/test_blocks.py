@@ -34,7 +34,7 @@ def _into_second(function, first, second, third):
 def _gradient(x, grad):
     """Sum of the gradients of activations whose backward forms write to an output."""
     total = 0
-    for function in ("relu", "relu6", "sigmoid", "silu", "gelu", "leaky_relu"):
+    for function in ("relu", "relu6", "sigmoid", "silu", "gelu", "leaky_relu", "hardswish", "softplus"):
         leaf = x.clone().requires_grad_()
         getattr(nn.functional, function)(leaf).backward(grad)
         total = total + leaf.grad
@@ -65,6 +65,17 @@ CALLS = {
     "gelu out of another type": lambda x, y, mask: tensor.erf(x, out=tensor.empty(0, dtype=tensor.float64)),
     "gradients": lambda x, y, mask: _gradient(x, y),
     "number": lambda x, y, mask: tensor.xlogy(2, y.abs()),
+    "sign": lambda x, y, mask: x.masked_fill(mask, 0.0).sign(),
+    "round": lambda x, y, mask: (4 * x).round(),
+    "cube": lambda x, y, mask: x**3,
+    "addcdiv": lambda x, y, mask: tensor.addcdiv(x, x, y, value=2),
+    "one limit": lambda x, y, mask: x.clamp(min=-0.5) + y.clamp(max=0.5),
+    "nan_to_num": lambda x, y, mask: tensor.nan_to_num(x / y.masked_fill(mask, 0.0), 2.0, 3.0, 4.0),
+    "prelu": lambda x, y, mask: nn.functional.prelu(x, tensor.tensor([0.25], dtype=x.dtype)),
+    "prelu of a large slope": lambda x, y, mask: nn.functional.prelu(x, tensor.tensor([2.5], dtype=x.dtype)),
+    "threshold": lambda x, y, mask: nn.functional.threshold(x, 0.25, 2.0),
+    "huber": lambda x, y, mask: nn.functional.huber_loss(x, y, "none", 0.7),
+    "smooth_l1": lambda x, y, mask: nn.functional.smooth_l1_loss(x, y, reduction="none", beta=0.7),
 }
 
 
