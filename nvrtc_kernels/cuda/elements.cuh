@@ -21,6 +21,13 @@ typedef Complex<double> complex128;
 template <class T>
 __device__ inline T to_compute(T x) { return x; }
 
+// The same of N neighbouring elements, the first of which is aligned as a pack of them is.
+template <int N, class T, class W>
+__device__ inline void to_compute(const T* x, W* values) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = to_compute(x[i]);
+}
+
 template <class T>
 struct ToElement {
     template <class W>

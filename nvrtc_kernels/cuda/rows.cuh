@@ -61,8 +61,7 @@ struct RowPart {
             const int at = (p * Along + rank) * Width;
             if (at < n) {
                 const Pack<T, Width> pack = *reinterpret_cast<const Pack<T, Width>*>(row + at);
-#pragma unroll
-                for (int i = 0; i < Width; ++i) items[p * Width + i] = to_compute(pack.items[i]);
+                to_compute<Width>(pack.items, items + p * Width);
             } else {
 #pragma unroll
                 for (int i = 0; i < Width; ++i) items[p * Width + i] = rest;
@@ -227,5 +226,5 @@ __device__ inline void store_packs(const Rows& to, int step, const Pack<T, N> (&
 template <class W, class T, int N, int K>
 __device__ inline void widen(W (&wide)[K * N], const Pack<T, N> (&packs)[K]) {
 #pragma unroll
-    for (int i = 0; i < K * N; ++i) wide[i] = to_compute(packs[i / N].items[i % N]);
+    for (int k = 0; k < K; ++k) to_compute<N>(packs[k].items, wide + k * N);
 }
