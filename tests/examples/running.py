@@ -9,10 +9,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    """Skip tests where a package is not installed.
+
+    Every process of ``pytest -n`` collects all tests: importing packages to find that out takes seconds in each.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
 def run(*command: str, **variables: str) -> str:

@@ -6,11 +6,9 @@ import re
 
 import pytest
 
-from .running import run
+from .running import needs, run
 
-pytestmark = pytest.mark.simulator_only
-
-pytest.importorskip("sklearn")
+pytestmark = [pytest.mark.simulator_only, needs("sklearn")]
 
 
 @pytest.mark.parametrize(

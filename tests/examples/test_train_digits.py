@@ -12,15 +12,12 @@ import drv
 import tensor
 from tensor.utils.data import Subset
 
-from .running import load, run
+from .running import load, needs, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.simulator_only
-
-for name in ("sklearn", "matplotlib", "tqdm"):
-    pytest.importorskip(name)
+pytestmark = [pytest.mark.simulator_only, needs("sklearn", "matplotlib", "tqdm")]
 
 
 def train(directory: Path, *options: str) -> str:
