@@ -2,7 +2,7 @@
 
 Where every pair of two parameters has a kernel of its own, most of a test's time is compilation, and a part of the pairs is
 for the nightly run. :func:`thinned` says which always run by a rule of the test's own. The marker ``sampled`` has every value
-of each of several parameters run always, and every so many of the rest.
+of each of several parameters run always, and one in so many of all.
 """
 
 from __future__ import annotations
@@ -40,27 +40,47 @@ def thinned(
 def mark_sampled(items: Iterable[pytest.Item]) -> None:
     """Mark as nightly what ``@pytest.mark.sampled(every)`` leaves out of a test's parameters.
 
-    The first of them runs, and every ``every``-th after it; where the test has several parameters also whatever is the
-    first to have a value of one of them. The choice is the same in every process.
+    At least one in ``every`` runs, the first among them. Where the test has several parameters, every value of each runs, in
+    as few tests as come of taking the one with the most values that have not run yet, time after time. The choice is the same in
+    every process.
     """
-    numbers: dict[object, int] = {}
-    values: dict[object, set[Hashable]] = {}
+    tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        marker = item.get_closest_marker("sampled")
-        parameters = getattr(getattr(item, "callspec", None), "params", None)
-        if marker is None or parameters is None or item.get_closest_marker("nightly") is not None:
-            continue
-        test = item.nodeid.partition("[")[0]
-        number = numbers[test] = numbers.get(test, -1) + 1
-        seen = values.setdefault(test, set())
-        here = (
-            {(name, _comparable(value)) for name, value in parameters.items()}
-            if len(parameters) > 1
-            else set()
-        )
-        if number % marker.args[0] and here <= seen:
-            item.add_marker(pytest.mark.nightly)
-        seen |= here
+        if (
+            item.get_closest_marker("sampled") is not None
+            and hasattr(item, "callspec")
+            and item.get_closest_marker("nightly") is None
+        ):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for same in tests.values():
+        marker = same[0].get_closest_marker("sampled")
+        assert marker is not None
+        running = _sample([_values(item) for item in same], marker.args[0])
+        for number, item in enumerate(same):
+            if number not in running:
+                item.add_marker(pytest.mark.nightly)
+
+
+def _sample(values: list[set[Hashable]], every: int) -> set[int]:
+    """Numbers of sets that have all values between them, and of others if these are fewer than one in ``every``."""
+    result = {0}
+    missing: set[Hashable] = set().union(*values) - values[0]
+    while missing:
+        # The first of those that have the most.
+        best = max(range(len(values)), key=lambda number: len(missing & values[number]))
+        result.add(best)
+        missing -= values[best]
+    others = [number for number in range(len(values)) if number not in result]
+    more = max(0, -(-len(values) // every) - len(result))
+    return result | {others[(2 * number + 1) * len(others) // (2 * more)] for number in range(more)}
+
+
+def _values(item: Any) -> set[Hashable]:
+    """Values of a test's parameters, each with the parameter's name; none of a single one."""
+    parameters = item.callspec.params
+    if len(parameters) < 2:
+        return set()
+    return {(name, _comparable(value)) for name, value in parameters.items()}
 
 
 def _comparable(value: object) -> Hashable:

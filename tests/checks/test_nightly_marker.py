@@ -30,12 +30,12 @@ def test_two_parameters(x, y): print("ran", x, y)
 """
 
 
-_SAMPLED = ["ran 0", "ran 3", "ran 6", *("ran 0 []", "ran 1 []", "ran 2 []", "ran 0 [1, 2]", "ran 0 [3]")]
+_SAMPLED = ["ran 0", "ran 2", "ran 5", *("ran 0 []", "ran 1 [1, 2]", "ran 2 [3]")]
 
 
 @pytest.mark.parametrize(
     ("options", "summary"),
-    [((), "9 passed, 9 deselected"), (("--nightly",), "18 passed")],
+    [((), "7 passed, 11 deselected"), (("--nightly",), "18 passed")],
     ids=["plain", "nightly"],
 )
 def test_long_tests_run_when_asked_for(tmp_path: Path, options: tuple[str, ...], summary: str) -> None:
