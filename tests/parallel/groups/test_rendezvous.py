@@ -8,6 +8,7 @@ import socket
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ import parallel
 import tensor
 from parallel.groups.errors import DistNetworkError, DistStoreError
 from parallel.groups.rendezvous import rendezvous
-from tests.parallel.processes import run
+from tests.parallel.processes import CONTEXT, run
 
 SHORT = timedelta(seconds=0.2)
 
@@ -139,7 +140,10 @@ def test_nobody_there(free_port: int, tmp_path: Path) -> None:
         rendezvous(None, 0, 1)  # type: ignore[arg-type]
 
 
-def _misses(rank: int, size: int, init_method: str, world_size: int, seconds: float, late: float) -> str:
+def _misses(
+    rank: int, size: int, init_method: str, world_size: int, seconds: float, late: float, started: Any
+) -> str:
+    started.wait(30)
     # The server's rank gives up first, and its program ends at once.
     time.sleep(late * rank)
     with pytest.raises((DistStoreError, DistNetworkError)) as caught:
@@ -163,7 +167,7 @@ def test_every_rank_names_those_that_do_not_come(
     missing = list(range(size, world_size))
     named = ", ".join(map(str, missing))
     begun = time.monotonic()
-    for rank, text in enumerate(run(_misses, size, url, world_size, 1.5, 0.2)):
+    for rank, text in enumerate(run(_misses, size, url, world_size, 1.5, 0.2, CONTEXT.Barrier(size))):
         assert f"rank {rank} waited for all {world_size} ranks" in text
         assert f"{len(missing)} rank{'s have' if len(missing) > 1 else ' has'} not joined: {named} (" in text
         assert ("waited" if rank == 0 else "rank 0 gave up after") in text.partition("(")[2]
