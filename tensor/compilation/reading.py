@@ -166,8 +166,8 @@ class Readings:
         for each in (function, *objects):
             self._value(each, 0)
         self._named_attributes()
-        if self._books:
-            self._check_books()
+        #: Why code that was looked through cannot be compiled if it runs.
+        self.refused = self._reading_books()
         #: The containers and the keys of the tensors.
         self._columns = [each[0] for each in self.tensors], [each[1] for each in self.tensors]
 
@@ -264,13 +264,17 @@ class Readings:
 
     # Looking through
 
-    def _check_books(self) -> None:
-        """Refuse code that reads what optimizers and the like keep: it changes with each step."""
-        for code in self.codes:
-            names = {*_names_in(code)}
-            for owner, changing in self._books:
-                if read := names & changing:
-                    raise Unreadable(f"it reads {min(read)} of a {owner}, which changes with each step")
+    def _reading_books(self) -> dict[types.CodeType, str]:
+        """Code that reads what optimizers and the like keep, and why that is refused: it changes with each step."""
+        result = {}
+        for owner, changing in self._books:
+            for code in self.codes:
+                if read := {*_names_in(code)} & changing:
+                    result[code] = (
+                        f"it reads {owner}.{min(read)}, which changes with each step: only what is outside of a compiled "
+                        "function may read and set it"
+                    )
+        return result
 
     def _item(self, container: Any, key: Any, depth: int) -> None:
         value = container[key]
@@ -703,7 +707,7 @@ def _short(value: Any) -> str:
 @contextmanager
 def watched(readings: Readings, refuse: Callable[[str, types.FrameType], None]) -> Iterator[None]:
     """Inside, ``refuse(reason, frame)`` is called for code that runs and was not looked through, in this thread."""
-    codes = readings.codes
+    codes, refused = readings.codes, readings.refused
 
     def note(frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call":
@@ -717,6 +721,8 @@ def watched(readings: Readings, refuse: Callable[[str, types.FrameType], None]) 
                     )
             elif code not in codes and not _is_incidental(frame):
                 refuse(f"it calls {code.co_qualname}(), and what that reads cannot be told", frame)
+            elif code in refused:
+                refuse(refused[code], frame)
         elif event == "c_call" and frame.f_code in codes:
             owner = getattr(argument, "__self__", None)
             if isinstance(owner, type) and owner.__module__ == "datetime" and argument.__name__ in _OF_TODAY:

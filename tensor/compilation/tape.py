@@ -28,7 +28,7 @@ from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.products.matrix_products import PRODUCT
 from tensor.operations.random import generator as generators
 from tensor.operations.random.dropout import DROPOUT
-from tensor.operations.random.fills import RANDOM
+from tensor.operations.random.fills import PROBABILITIES, RANDOM
 
 from .draws import Draw, Draws
 from .host_tensors import HostWatch
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 #: Which operand is written without being read, by the plan's operation.
-_TARGETS = {FILL: 0, ZERO: 0, COPY: 0, RANDOM: 0, DROPOUT: 2}
+_TARGETS = {FILL: 0, ZERO: 0, COPY: 0, RANDOM: 0, PROBABILITIES: 0, DROPOUT: 2}
 
 
 class Unsupported(Exception):  # noqa: N818 - a reason, which the program's user gets as a warning or an error

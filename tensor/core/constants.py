@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import wrap
 from .modes.sync_debug import sync_debug
+from .plans.steps import recorders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +25,19 @@ def device_constant(
     state: Any = device_state
     result: Tensor | None = state.plans.get(key)
     if result is None:
-        with sync_debug.suspended():
-            result = wrap(make()).to(device_state.device)
-        if device_state.is_cuda:
-            # Other streams will read it: it is there before anyone can ask.
-            state.local.stream.synchronize()
-        state.plans[key] = result
+
+        def create() -> Tensor:
+            with sync_debug.suspended():
+                created: Tensor = wrap(make()).to(device_state.device)
+                if device_state.is_cuda:
+                    # Other streams will read it: it is there before anyone can ask.
+                    state.local.stream.synchronize()
+            state.plans[key] = created
+            return created
+
+        is_recorded = bool(recorders) and recorders[-1].device_state is device_state
+        # Making it is no part of what is recorded.
+        result = recorders[-1].looked_up(key, create) if is_recorded else create()
     if device_state.is_cuda:
         # When plans are forgotten, its memory must wait for whoever still reads it.
         result.record_stream(state.local.stream)

@@ -11,6 +11,7 @@ from tensor.core.base import TensorBase
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.dtypes.limits import finfo
 from tensor.core.modes.grad_mode import enable_grad, no_grad
+from tensor.core.plans.steps import one_step, recorders
 from tensor.core.size import Size
 from tensor.operations.creation.construction import tensor as new_tensor
 from tensor.operations.pointwise.powers import exp
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 __all__ = ["Distribution", "ExponentialFamily"]
+
+
+def _check_all(valid: Tensor, text: str, value: Tensor) -> None:
+    """Raise ValueError with ``text``, and ``value``, if ``valid`` is not true everywhere.
+
+    As in PyTorch, the values of tensors of a device are not checked in functions that are compiled: the host would wait.
+    """
+    if not (recorders and valid.is_cuda):
+        _check_values(valid, text, value)
+
+
+@one_step
+def _check_values(valid: Tensor, text: str, value: Tensor) -> None:
+    if not bool(valid.all()):
+        raise ValueError(f"{text}; got:\n{value}")
 
 
 class Distribution:
@@ -80,11 +96,12 @@ class Distribution:
             self._check_parameter(name, constraint, vars(self)[name])
 
     def _check_parameter(self, name: str, constraint: Any, value: Tensor) -> None:
-        if not bool(constraint.check(value).all()):
-            raise ValueError(
-                f"parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of "
-                f"{type(self).__name__} must satisfy the constraint {constraint}; got:\n{value}"
-            )
+        _check_all(
+            constraint.check(value),
+            f"parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of "
+            f"{type(self).__name__} must satisfy the constraint {constraint}",
+            value,
+        )
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -335,11 +352,12 @@ class Distribution:
                     f"a value of shape {tuple(value.shape)} does not broadcast with batch_shape + event_shape, {expected}"
                 )
         support = self.support
-        if not bool(support.check(value).all()):
-            raise ValueError(
-                f"the value ({type(value).__name__} of shape {tuple(value.shape)}) must lie in the support {support} "
-                f"of {self!r}; got:\n{value}"
-            )
+        _check_all(
+            support.check(value),
+            f"the value ({type(value).__name__} of shape {tuple(value.shape)}) must lie in the support {support} "
+            f"of {type(self).__name__}",
+            value,
+        )
 
     def __repr__(self) -> str:
         values = {name: vars(self)[name] for name in self.arg_constraints if name in vars(self)}

@@ -23,6 +23,7 @@ from tensor.core.base import TensorBase, empty
 from tensor.core.modes.autocast import CachedCast, cast_key, settings
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
+from tensor.core.plans.steps import recorders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,7 +79,8 @@ def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
     if entry is not None and entry.shows(x):
         return entry.result
     group = settings.groups.get(key)
-    if group is not None and stream is not None and group[0]() is x and layout.dense:
+    # What records puts casts together itself.
+    if group is not None and stream is not None and not recorders and group[0]() is x and layout.dense:
         _cast_group(group, x, dtype, stream)
         return settings.casts[key].result
     result = x.to(dtype)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
-#: What records, in any thread, the innermost last: ``recorder.step(function, arguments)`` runs the function.
+#: What records, in any thread, the innermost last: ``recorder.step(function, arguments)`` runs the function, and
+#: ``recorder.looked_up(key, make)`` gives what ``make()`` does, whose making is not recorded.
 recorders: list[Any] = []
 
 

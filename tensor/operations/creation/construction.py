@@ -13,6 +13,7 @@ from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.plans.copies import host_conversion
+from tensor.core.plans.steps import one_step, recorders
 from tensor.core.size import Size
 from tensor.core.storage import Storage
 from tensor.core.typed_storage import tensor_of, untyped_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensor.core.devices.state import DeviceState
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
 
@@ -95,9 +97,16 @@ def tensor(
             result = _copy_of(wrap(_converted(array, element_dtype)), dtype, device_state, pin_memory)
     else:
         result = wrap(_array_of(data, dtype))
+        if recorders and not device_state.is_cuda and not pin_memory:
+            result = _of_numbers(result._layout, data)
         if device_state.is_cuda or pin_memory:
             result = copy_into_new(result, result._layout.on(device_state), pin_memory=pin_memory)
     return result.requires_grad_(True) if requires_grad else result
+
+
+@one_step
+def _of_numbers(layout: Layout, data: Any) -> Tensor:
+    return wrap(_array_of(data, layout.dtype), layout)
 
 
 def _copy_of(data: Tensor, dtype: dtype | None, device_state: DeviceState, pin_memory: bool) -> Tensor:

@@ -410,6 +410,15 @@ def _steps(
             else device_state.plans[POWERS, result](base, *numbers)
         )
         return output
+    return _steps_on_host(start, end, step, base, result, pin_memory)
+
+
+@one_step
+def _steps_on_host(
+    start: float, end: float, step: float, base: float | None, result: Layout, pin_memory: bool
+) -> Tensor:
+    count = result.shape[0]
+    half = count // 2 if count > 1 else count
     at = np.arange(count, dtype=np.float64)
     values = np.where(at < half, start + at * step, end - (count - 1 - at) * step)
     with np.errstate(all="ignore"):

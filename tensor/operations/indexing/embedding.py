@@ -14,6 +14,7 @@ from tensor.core import layout as layouts
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.modes.grad_mode import modes, no_grad
 from tensor.core.plans import planned
+from tensor.core.plans.steps import one_step
 from tensor.core.sparse import Coordinates
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
@@ -240,6 +241,16 @@ def renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: flo
     return weight
 
 
+@one_step
+def _check_offsets(offsets: Tensor, length: int) -> None:
+    first, last = offsets._host[0], offsets._host[-1]
+    if first != 0 or last > length:
+        raise RuntimeError(
+            f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0, and "
+            f"offsets[-1] can not be greater than input's length {length}; got {first} and {last}"
+        )
+
+
 def _bags_plan(
     table: Layout, indices: Layout, starts: Layout, mode: str, padding: int
 ) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -378,12 +389,7 @@ def embedding_bag(
     padding = padding_row(padding_idx, weight._layout.shape[0])
     flat, starts = (x.to(int64).contiguous() for x in (indices, offsets))
     if not starts._layout.device_state.is_cuda and starts._layout.numel:
-        first, last = starts._host[0], starts._host[-1]
-        if first != 0 or last > flat._layout.numel:
-            raise RuntimeError(
-                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0, and "
-                f"offsets[-1] can not be greater than input's length {flat._layout.numel}; got {first} and {last}"
-            )
+        _check_offsets(starts, flat._layout.numel)
     if include_last_offset:
         starts = starts[:-1]
     factors = None if per_sample_weights is None else per_sample_weights.contiguous()
@@ -445,6 +451,15 @@ _BAG_BACKWARD = BackwardFormula(
 )
 
 
+@one_step
+def _check_classes(classes: Tensor, count: int) -> None:
+    """Raise RuntimeError for what is negative, or not below ``count`` if that is positive."""
+    if int(classes.min()) < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    if count > 0 and (largest := int(classes.max())) >= count:
+        raise RuntimeError(f"Class values must be smaller than num_classes: {largest} is not below {count}.")
+
+
 @operation(namespace="nn.functional", method=False)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at the index that each element names, in a new last dimension, and 0 elsewhere.
@@ -478,17 +493,13 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*layout.shape, num_classes))
     if not layout.device_state.is_cuda or num_classes < 0:
-        if int(tensor.min()) < 0:
-            raise RuntimeError("Class values must be non-negative.")
-        largest = int(tensor.max())
-        if num_classes < 0:
-            num_classes = largest + 1
-        elif num_classes == 0:
+        if num_classes == 0:
             raise RuntimeError("num_classes should be positive")
-        elif largest >= num_classes:
-            raise RuntimeError(
-                f"Class values must be smaller than num_classes: {largest} is not below {num_classes}."
-            )
+        if num_classes < 0:
+            _check_classes(tensor, -1)
+            num_classes = int(tensor.max()) + 1
+        else:
+            _check_classes(tensor, num_classes)
     zeros = tensor.new_zeros((*layout.shape, num_classes))
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 

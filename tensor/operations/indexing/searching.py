@@ -20,6 +20,7 @@ from tensor.core.devices.state import CudaState
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.determinism import determinism
 from tensor.core.plans import not_implemented
+from tensor.core.plans.steps import one_step
 from tensor.operations import scratch as planned
 from tensor.operations.creation.result_types import result_type
 from tensor.operations.definition import operation
@@ -30,6 +31,7 @@ from tensor.operations.shapes import slices, views
 from .sorting import sort
 
 if TYPE_CHECKING:
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
 
@@ -136,36 +138,46 @@ def searchsorted(
             f"and {list(sorter._layout.shape)} of {sorter._layout.dtype!r}"
         )
     result = dtypes.int32 if out_int32 else dtypes.int64
+    target = layouts.contiguous[shape, result, sequence.device_state]
+    operands = values.detach().contiguous(), sorted_sequence.detach().contiguous()
+    order = None if sorter is None else sorter.contiguous()
+    return into_out(_positions(target, *operands, order, right), out, "searchsorted")
+
+
+@one_step
+def _positions(
+    target: Layout, values: Tensor, boundaries: Tensor, order: Tensor | None, right: bool
+) -> Tensor:
+    """A tensor of the layout ``target``; the other ones are contiguous."""
+    sequence, shape, dtype = boundaries._layout, values._layout.shape, boundaries._layout.dtype
+    shared = len(sequence.shape) == 1
     rows, n = (1, values._layout.numel) if shared else (product_of(shape[:-1]), shape[-1])
     m = sequence.shape[-1]
-    target = layouts.contiguous[shape, result, sequence.device_state]
-    plain, boundaries = values.detach().contiguous(), sorted_sequence.detach().contiguous()
-    if sequence.device_state.is_cuda:
+    if isinstance(sequence.device_state, CudaState):
         device_state = sequence.device_state
         output = empty(target)
-        order = None if sorter is None else sorter.contiguous()
-        if output._layout.numel:
-            key = ("searchsorted", rows, n, m, dtype, result, right, shared)
+        if target.numel:
+            key = ("searchsorted", rows, n, m, dtype, target.dtype, right, shared)
             plan = _plan(
                 device_state,
                 key,
                 lambda: search_kernels.plan(
-                    device_state.native, rows, n, m, dtype, output=result, right=right, shared=shared
+                    device_state.native, rows, n, m, dtype, output=target.dtype, right=right, shared=shared
                 ),
             )
-            addresses = [output._address, plain._address, boundaries._address]
+            addresses = [output._address, values._address, boundaries._address]
             planned.launch(device_state, plan, *addresses, *([] if order is None else [order._address]))
-        return into_out(output, out, "searchsorted")
+        return output
     which: Literal["left", "right"] = "right" if right else "left"
     compute_dtype = rules.computes_in(dtype).numpy
     lines = boundaries._host.astype(compute_dtype, copy=False).reshape(1 if shared else rows, m)
-    orders = None if sorter is None else sorter.contiguous()._host.reshape(lines.shape)
-    asked = plain._host.astype(compute_dtype, copy=False).reshape(rows, n)
-    value = np.empty((rows, n), result.numpy)
+    orders = None if order is None else order._host.reshape(lines.shape)
+    asked = values._host.astype(compute_dtype, copy=False).reshape(rows, n)
+    value = np.empty((rows, n), target.dtype.numpy)
     for row in range(rows):
         line = 0 if shared else row
         value[row] = np.searchsorted(lines[line], asked[row], which, None if orders is None else orders[line])
-    return into_out(wrap(value.reshape(shape), target), out, "searchsorted")
+    return wrap(value.reshape(shape), target)
 
 
 @operation(method=False)
@@ -345,7 +357,13 @@ def histc(
     if low > high:
         raise RuntimeError("histc(): max must be larger than min")
     target = layouts.contiguous[(bins,), dtype, layout.device_state]
-    if layout.device_state.is_cuda:
+    return into_out(_histogram(target, input.detach(), low, high), out, "histc")
+
+
+@one_step
+def _histogram(target: Layout, input: Tensor, low: float, high: float) -> Tensor:
+    layout, dtype, (bins,) = input._layout, input._layout.dtype, target.shape
+    if isinstance(layout.device_state, CudaState):
         device_state = layout.device_state
         counts = empty(target.with_dtype(dtypes.int64))
         plan = _plan(
@@ -355,11 +373,11 @@ def histc(
         )
         # Numbers follow the addresses.
         planned.launch(device_state, plan, counts._address, input._address, low, high)  # type: ignore[arg-type]
-        return into_out(counts.to(dtype), out, "histc")
+        return counts.to(dtype)
     array = input._host.reshape(-1).astype(rules.computes_in(dtype).numpy)
     inside = array[(array >= low) & (array <= high)]
     at = np.minimum(((inside - low) / (high - low) * bins).astype(np.int64), bins - 1)
-    return into_out(wrap(np.bincount(at, minlength=bins).astype(dtype.numpy), target), out, "histc")
+    return wrap(np.bincount(at, minlength=bins).astype(dtype.numpy), target)
 
 
 @operation()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.base import TensorBase
+from tensor.core.plans.steps import one_step
 from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
 from tensor.operations.definition import operation
@@ -267,6 +268,12 @@ BCE = Loss(
 )
 
 
+@one_step
+def _check_probabilities(input: Tensor) -> None:
+    if not ((input._host >= 0) & (input._host <= 1)).all():
+        raise RuntimeError("all elements of input should be between 0 and 1")
+
+
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=REFUSED, cpu=FLOAT32))
 def binary_cross_entropy(
     input: Tensor,
@@ -305,8 +312,8 @@ def binary_cross_entropy(
             f"({list(input._layout.shape)}) is deprecated. Please ensure they have the same size."
         )
     check_same_device("binary_cross_entropy", input, target=target, weight=weight)
-    if not input._layout.device_state.is_cuda and not ((input._host >= 0) & (input._host <= 1)).all():
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    if not input._layout.device_state.is_cuda:
+        _check_probabilities(input.detach())
     if weight is None:
         return BCE(input, target, reduction=reduction)
     return reduced(BCE(input, target, reduction="none") * weight, reduction)

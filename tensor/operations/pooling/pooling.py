@@ -23,6 +23,7 @@ from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.copies import host_conversion, in_format, on_contiguous
+from tensor.core.plans.steps import one_step
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import PLAIN, plan_for
@@ -429,6 +430,7 @@ def planned_pooling(pooling: Pooling, x: Layout, *, formatted: bool) -> Planned:
         result: tuple[Tensor, Tensor | None] = plans[pooling.forward, x](input)
         return result
 
+    @one_step
     def values_only(input: Tensor) -> tuple[Tensor, Tensor | None]:
         result: tuple[Tensor, Tensor | None] = plans[pooling.values, x](input)
         return result

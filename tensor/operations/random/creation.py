@@ -16,6 +16,7 @@ from tensor.core.creation_arguments import as_out, sequence_of_sizes, shaped, si
 from tensor.core.devices.state import cpu, device_state_of
 from tensor.core.memory_format import preserve_format
 from tensor.core.plans import not_implemented
+from tensor.core.plans.steps import one_step
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.factories import finish, new_layout
 from tensor.operations.creation.like import layout_like
@@ -358,10 +359,20 @@ def randperm(
     result = layout_of((count,), out, dtype, device, dtypes.int64)
     _check_holds(result.dtype, count)
     refuse_numbers_of_the_host(result.device_state, "randperm")
-    seed, call = source(generator, result.device_state, "randperm").next_call()
+    numbers = source(generator, result.device_state, "randperm")
+    if out is None and not pin_memory and not result.device_state.is_cuda:
+        return finish(_permuted(result, *numbers.next_call(result.device_state)), requires_grad)
+    seed, call = numbers.next_call()
     output = target(result, out, pin_memory)
     from_host(distributions.permutation(count, seed, call), output)
     return finish(output, requires_grad)
+
+
+@one_step
+def _permuted(layout: Layout, seed: int, call: int) -> Tensor:
+    result = make(layout)
+    from_host(distributions.permutation(layout.numel, seed, call), result)
+    return result
 
 
 def _check_holds(dtype: dtype, count: int) -> None:

@@ -21,6 +21,7 @@ from tensor.core.devices.state import CudaState
 from tensor.core.host.native_loops import address
 from tensor.core.plans import planned
 from tensor.core.plans.copies import check_no_overlap
+from tensor.core.plans.steps import one_step
 from tensor.operations.creation.conversions import to
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
@@ -384,6 +385,7 @@ def on_same_device(other: Tensor, device_state: DeviceState, function: str) -> T
     return to(other, device_state.device)
 
 
+@one_step
 def _check_probabilities(p: Tensor) -> None:
     probabilities = p._host
     outside = ~((probabilities >= 0) & (probabilities <= 1))

@@ -10,11 +10,12 @@ from nvrtc_kernels import dtypes, pointwise
 from nvrtc_kernels.layouts import broadcast_shapes
 from tensor.core import layout as layouts
 from tensor.core.arguments import as_int64, two_devices
-from tensor.core.base import TensorBase, check_tensor
+from tensor.core.base import TensorBase, check_tensor, wrap
 from tensor.core.creation_arguments import sequence_of_sizes, shaped
 from tensor.core.devices.state import CudaState
 from tensor.core.modes.grad_mode import no_grad
 from tensor.core.plans import planned
+from tensor.core.plans.steps import one_step
 from tensor.operations.creation.conversions import cpu_, to
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
@@ -27,6 +28,8 @@ from .history import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
     from tensor.core.layout import Layout
@@ -166,10 +169,8 @@ def normal(
             raise RuntimeError("normal expects standard deviation to be non-complex")
         std = on_same_device(std, device_state, "normal")
         # Waits for a CUDA tensor, as PyTorch does: a failed assertion of the kernel would lose the context.
-        if std._layout.numel and not (std >= 0).all().item():
-            raise RuntimeError(
-                f"normal expects all elements of std >= 0.0, but the smallest is {std.min().item()}"
-            )
+        if std._layout.numel:
+            (_check_deviations if device_state.is_cuda else one_step(_check_deviations))(std.detach())
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
     result = layout_of(shape, out, element_dtype, device_state.device)
     output = drawn("normal", draw, result, generator, False, out, False)
@@ -178,6 +179,13 @@ def normal(
     form = 3 if len(tensors) == 2 else 1 if isinstance(mean, TensorBase) else 2
     record(output, f"NormalBackward{form}", mean, given_std)
     return output
+
+
+def _check_deviations(std: Tensor) -> None:
+    if not (std >= 0).all().item():
+        raise RuntimeError(
+            f"normal expects all elements of std >= 0.0, but the smallest is {std.min().item()}"
+        )
 
 
 def _affine(result: Tensor, mean: float | Tensor, std: float | Tensor, shift: float) -> None:
@@ -309,11 +317,13 @@ def multinomial(
         )
     chosen = source(generator, layout.device_state, "multinomial")
     refuse_numbers_of_the_host(layout.device_state, "multinomial")
-    rows = shape[0] if len(shape) == 2 else 1
-    weights = cpu_(input)._host.astype(np.float64).reshape(rows, categories)
+    weights = cpu_(input.detach())
     _check_weights(weights, 1 if replacement else count)
-    indices = distributions.categories(weights, count, bool(replacement), *chosen.next_call())
     sizes = (*shape[:-1], count)
+    if not layout.device_state.is_cuda and out is None:
+        sampled = layouts.contiguous[sizes, dtypes.int64, layout.device_state]
+        return _sampled(sampled, weights, bool(replacement), *chosen.next_call(layout.device_state))
+    indices = distributions.categories(_rows_of(weights), count, bool(replacement), *chosen.next_call())
     result = (
         target(layouts.contiguous[sizes, dtypes.int64, layout.device_state], None) if out is None else out
     )
@@ -322,8 +332,22 @@ def multinomial(
     return result
 
 
-def _check_weights(weights: Any, positive: int) -> None:
+def _rows_of(weights: Tensor) -> NDArray[np.float64]:
+    """Weights on the CPU, a row for each distribution."""
+    array: NDArray[np.float64] = weights._host.astype(np.float64)
+    return array if array.ndim == 2 else array[None]
+
+
+@one_step
+def _sampled(layout: Layout, weights: Tensor, replacement: bool, seed: int, call: int) -> Tensor:
+    indices = distributions.categories(_rows_of(weights), layout.shape[-1], replacement, seed, call)
+    return wrap(indices.reshape(layout.shape), layout)
+
+
+@one_step
+def _check_weights(input: Tensor, positive: int) -> None:
     """Raise unless all weights are finite and not negative, and each row has enough that are positive."""
+    weights = _rows_of(input)
     if not (weights >= 0).all() or np.isinf(weights).any():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     enough = np.count_nonzero(weights, axis=1)

@@ -16,6 +16,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.plans.steps import one_step
 from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
 from tensor.operations.creation.ranges import linspace
@@ -37,6 +38,7 @@ def _planned(device_state: Any, key: tuple[Any, ...], make: Callable[..., Any]) 
     return run
 
 
+@one_step
 def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
     layout = image._layout
     device_state = layout.device_state
@@ -68,17 +70,24 @@ def _backward(
     if device_state.is_cuda or modes.recording or not grad._layout.numel:
         result: tuple[Any, ...] = gradients(expected, grad, image, grid, sampling)
     else:
-        planes, weights = _arrays(image, grid, sampling)
-        argument = grad._host.reshape(*planes.shape[:2], -1)
-        with np.errstate(all="ignore"):
-            arrays = on_host.gradients(expected, argument, planes, weights, len(sampling.size))
-        shapes = image._layout.shape, grid._layout.shape
-        result = tuple(
-            each if each is None else wrap(np.ascontiguousarray(each).reshape(shape))
-            for each, shape in zip(arrays, shapes, strict=True)
-        )
+        result = _gradients_on_host(expected, grad, image, grid, sampling)
     to_image, to_grid = (each if each is None else each.to(dtype) for each in result)
     return to_image, to_grid
+
+
+@one_step
+def _gradients_on_host(
+    expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
+) -> tuple[Any, ...]:
+    planes, weights = _arrays(image, grid, sampling)
+    argument = grad._host.reshape(*planes.shape[:2], -1)
+    with np.errstate(all="ignore"):
+        arrays = on_host.gradients(expected, argument, planes, weights, len(sampling.size))
+    shapes = image._layout.shape, grid._layout.shape
+    return tuple(
+        each if each is None else wrap(np.ascontiguousarray(each).reshape(shape))
+        for each, shape in zip(arrays, shapes, strict=True)
+    )
 
 
 #: By the number of dimensions that are sampled.
@@ -100,6 +109,7 @@ def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
     return planes, weights
 
 
+@one_step
 def _by_kernel(
     expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
 ) -> tuple[Any, Any]:

@@ -17,6 +17,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import suggested
 from tensor.core.plans.copies import formatted, host_conversion
+from tensor.core.plans.steps import one_step
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pooling.adaptive_pooling import (
@@ -68,6 +69,7 @@ def _matrices(bands: Bands, transposed: bool) -> list[Band]:
     return [each.transposed for each in result] if transposed else result
 
 
+@one_step
 def _product(x: Tensor, bands: Bands, transposed: bool) -> Tensor:
     """A contiguous ``x`` with its last dimensions multiplied with matrices."""
     layout = x._layout
