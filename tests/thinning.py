@@ -2,11 +2,13 @@
 
 Where every pair of two parameters has a kernel of its own, most of a test's time is compilation, and a part of the pairs is
 for the nightly run. :func:`thinned` says which always run by a rule of the test's own. The marker ``sampled`` has every value
-of each of several parameters run always, and one in so many of all.
+of each of several parameters run always, and one in so many of all. :func:`mark_all_but_one` is for schedules of the simulated
+device, under each of which a share of the tests runs.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +37,27 @@ def thinned(
         marks = () if always(*value) else (pytest.mark.nightly,)
         result.append(pytest.param(*value, marks=marks, id=None if ids is None else ids(*value)))
     return result
+
+
+def mark_all_but_one(items: Iterable[pytest.Item], name: str) -> None:
+    """Mark as nightly what repeats a test with another value of the parameter ``name`` alone.
+
+    Which value runs follows from the names of the test and of its other parameters: each has a share of the tests.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if (
+            name in parameters
+            and not any(item.iter_markers("nightly"))
+            and not any(item.iter_markers("sampled"))
+        ):
+            others = sorted(set(item.callspec.id.split("-")) - {str(parameters[name])})
+            tests.setdefault("-".join((item.nodeid.partition("[")[0], *others)), []).append(item)
+    for test, same in tests.items():
+        running = zlib.crc32(test.encode()) % len(same)
+        for item in same[:running] + same[running + 1 :]:
+            item.add_marker(pytest.mark.nightly)
 
 
 def mark_sampled(items: Iterable[pytest.Item]) -> None:
