@@ -129,7 +129,7 @@ def _targets() -> Iterator[tuple[FunctionType, Any]]:
     for function, public, name in _of_class():
         if id(function) not in seen:
             seen.add(id(function))
-            if public is function and name.startswith("__"):
+            if public is function and name.startswith("__") and name not in _PUBLIC_NAMES:
                 # Handlers tell functions by their names, and layers below by the name that it had.
                 operation_of(function)
                 function.__name__, function.__qualname__ = name, f"Tensor.{name}"

@@ -172,6 +172,20 @@ def test_redispatching_sees_what_a_function_is_made_of() -> None:
     assert seen[:2] == ["scaled", "mul"]
 
 
+def test_operators_that_are_methods_by_another_name() -> None:
+    names: list[str] = []
+
+    class Named(overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    x = tensor.ones(1)
+    with Named():
+        _ = +x, x.positive(), tensor.positive(x), -x, abs(x)
+    assert names == ["positive", "positive", "positive", "neg", "abs"]
+
+
 def test_names_and_what_can_be_taken_over() -> None:
     functions = overrides.get_overridable_functions()
     assert tensor.add in functions["tensor"]
