@@ -58,13 +58,16 @@ class Server:
     """
 
     _shared: dict[tuple[str, int], Server] = {}  # noqa: RUF012 (servers of this process that masters share)
-    _shared_lock = threading.Lock()
+    # Reentrant, as the collector may close a store that nobody has closed at any moment.
+    _shared_lock = threading.RLock()
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._table = Table()
         self._clients: set[_Client] = set()
         self._users = 1
+        #: Where other masters of this process find it, if they may share it.
+        self._address: tuple[str, int] | None = None
         self._accept_at: float | None = None
         #: Why the last client without the job's secret was turned away.
         self.refused = ""
@@ -95,7 +98,8 @@ class Server:
             server = cls._shared.get((host, port))
             if server is None:
                 server = cls(_listen(host, port))
-                cls._shared[host, server.port] = server
+                server._address = host, server.port
+                cls._shared[server._address] = server
             else:
                 server._users += 1
             return server
@@ -106,8 +110,8 @@ class Server:
             self._users -= 1
             if self._users:
                 return
-            for address in [address for address, server in self._shared.items() if server is self]:
-                del self._shared[address]
+            if self._address is not None:
+                del self._shared[self._address]
         # Closing would not do: a forked child has the socket too.
         with contextlib.suppress(OSError):
             self._wake.shutdown(socket.SHUT_RDWR)
