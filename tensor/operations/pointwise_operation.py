@@ -592,8 +592,8 @@ class Pointwise:
                 value = held
             finish(into, value)
 
-        # One step needs fewer arrays in the cache at once.
-        size = _BLOCK << is_ufunc
+        # One step needs fewer arrays in the cache at once, and conversions take longer than memory does.
+        size = _BLOCK << 2 * is_ufunc
         # Half precision is rounded as NumPy does, without looking for a loop for each block.
         plain = rounded is None and compute_dtype is float32 and target.dtype in (float16, bfloat16)
 
