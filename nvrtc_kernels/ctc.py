@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .plans import includes, launcher
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 _WARP, _MOST = 32, 256
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Of log-probabilities of shape (times, samples, classes) with any strides, and of targets.
 
     Attributes

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _WORD = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """An array of a kernel.
 
     Attributes
@@ -48,8 +47,7 @@ class Operand:
     is_there: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class RowKernel:
+class RowKernel(NamedTuple):
     """A kernel of ``rows`` contiguous rows of ``n`` elements.
 
     Attributes

@@ -6,7 +6,7 @@ blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import reduction
@@ -320,8 +320,7 @@ def _summing_teams(rows: Rows, largest: int) -> tuple[Team | None, int]:
     return shape, teams if rows.rows >= _ROWS_OF_TEAM * teams else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Fold:
+class _Fold(NamedTuple):
     """Sums over teams, which leave theirs in scratch memory."""
 
     plan: reduction.Plan
@@ -353,8 +352,7 @@ class _Fold:
         self.plan.run(stream, *gradients, *partial, scratch=scratch + self._own_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class GradientsKernel:
+class GradientsKernel(NamedTuple):
     """A kernel of rows that sums the gradients of weight and bias on the way, and the reduction of what its teams leave.
 
     Attributes

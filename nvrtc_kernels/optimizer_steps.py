@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import host_loops
 from .plans import includes, launcher
@@ -25,8 +24,7 @@ _PACKS = 4
 _COMPUTE_TYPES = {"__half": "float", "__nv_bfloat16": "float"}
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What is done to an element of each tensor.
 
     Attributes
@@ -148,8 +146,7 @@ def plan_on_host(step: Step, dtype: dtype) -> Callable[..., None] | None:
 _SCALAR_TYPES = {"float32": "float", "float64": "double"}
 
 
-@dataclass(frozen=True, slots=True)
-class Formulas:
+class Formulas(NamedTuple):
     """How a kernel computes the numbers of a step: a key of plans.
 
     Attributes

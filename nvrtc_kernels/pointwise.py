@@ -16,9 +16,8 @@ The last two are laid out in :mod:`.pointwise_work`.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv import bind
 
@@ -64,8 +63,7 @@ _COMPUTE_TYPES = {
 Run = "Callable[..., None]"
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """What a pointwise kernel computes.
 
     Attributes
@@ -276,7 +274,7 @@ def _strided(
         alignments = tuple([step & -step for step in steps])
         launch = others.get(alignments)
         if launch is None:
-            work = work_for(replace(operands, alignments=alignments))
+            work = work_for(operands._replace(alignments=alignments))
             launch = others[alignments] = _laid_out(device, expression, types, work)
         launch(stream, *arguments)
 

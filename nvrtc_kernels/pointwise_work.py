@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .layouts import collapse, extent, stride_order
 
@@ -37,8 +37,7 @@ _SQUARES, _SIDE = 1024, 32
 _TILE_WORD, _TILES, _MANY = 8, 48 << 10, 512
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A kernel, and the layout that it works by.
 
     Attributes
@@ -88,8 +87,7 @@ class Indexed:
     reach: int
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
+class Operands(NamedTuple):
     """Dimensions that all operands are walked along, innermost last.
 
     Attributes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .convolution import THREADS, Three, Windows, grid_of, sum_type
 from .plans import bound, includes
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from .dtypes import dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Adaptive:
+class Adaptive(NamedTuple):
     """As many windows as asked for, as equal as can be; each attribute has depth, height and width.
 
     Attributes
@@ -33,8 +31,7 @@ class Adaptive:
     out: Three
 
 
-@dataclass(frozen=True, slots=True)
-class Fractional:
+class Fractional(NamedTuple):
     """Windows of one size at random positions; each attribute has depth, height and width.
 
     Attributes

@@ -9,9 +9,8 @@ allow it.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .indexing import THREADS, WORDS, launcher, nothing, unroll_and_grid
 from .layouts import collapse, extent, stride_order
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 _SMALL = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class _Dimension:
+class _Dimension(NamedTuple):
     """A dimension of an output, and where its elements come from; all in elements.
 
     Attributes

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv import bind
 
@@ -72,8 +72,7 @@ def capacity(task: Task) -> int:
     return _BYTES // _Member.of(task).size
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(NamedTuple):
     """A reduction of several."""
 
     types: tuple[tuple[dtype, ...], tuple[dtype, ...]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .layouts import collapse, extent, stride_order
 
@@ -34,8 +34,7 @@ _LONG, _LONG_ENOUGH = 1024, 128
 _WIDEST_COLUMN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """How the threads of a kernel are laid out, and what each loads at once.
 
     Attributes
@@ -164,19 +163,18 @@ def work_for(rows: Rows, itemsizes: Sequence[int]) -> tuple[Work, Work | None]:
     reduced = _Walked(rows.reduced, rows.reduced_strides, rows.lookups)
     if _along_kept(outer, reduced, itemsizes):
         width = _load_width(outer, reduced, itemsizes, _WIDEST_COLUMN)
-        work = replace(_by_columns(rows, width), stretched=outer.stretched if width > 1 else ())
+        work = _by_columns(rows, width)._replace(stretched=outer.stretched if width > 1 else ())
         return work, _by_columns(rows, 1) if width > 1 else None
     unit = all(strides == (1,) for strides in rows.reduced_strides) and not rows.lookups
     widest = max(_WORD // max(itemsizes), 1)
     if unit and widest > 1 and rows.length >= 8 * widest:
         return _by_rows(rows, "Ragged", widest), None
     width = _load_width(reduced, outer, itemsizes, _WORD)
-    work = replace(_by_rows(rows, "Strided", width), stretched=reduced.stretched if width > 1 else ())
+    work = _by_rows(rows, "Strided", width)._replace(stretched=reduced.stretched if width > 1 else ())
     return work, _by_rows(rows, "Strided", 1) if width > 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Walked:
+class _Walked(NamedTuple):
     """Some dimensions, and the strides of the inputs over them."""
 
     sizes: Ints

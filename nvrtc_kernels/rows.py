@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Bytes of elements that a thread keeps in registers, at most. 1024 threads have 64 registers each.
 _MOST_BYTES = 64
@@ -14,8 +14,7 @@ _SMALL_BLOCK = 128
 _LOAD_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Team:
+class Team(NamedTuple):
     """Threads of a block, threads of a row, and what each of these has.
 
     Attributes

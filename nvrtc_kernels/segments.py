@@ -7,9 +7,9 @@ row-major order. Runs of them, the segments, are then combined as trees that do 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import sort
 from .dtypes import int16, int32, int64, uint8
@@ -71,8 +71,7 @@ def plan(device: Device, operation: str, reducer: str, selection: Selection, val
     return Plan(run, max(sort_at + order.scratch_bytes, rest_at + open_bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(NamedTuple):
     """How a selection falls into positions, keys (from 0 to below ``keys``) and slices, and where they lie."""
 
     indexed: Selection

@@ -9,7 +9,7 @@ of its status.
 import ctypes
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
 
 from drv.errors import LibraryNotInstalledError
 
@@ -63,8 +63,7 @@ Longs: TypeAlias = Annotated[Sequence[int] | None, LongArray]
 Text: TypeAlias = Annotated[bytes, ctypes.c_char_p]
 
 
-@dataclass(frozen=True, slots=True)
-class Prototype:
+class Prototype(NamedTuple):
     """A C function: its symbol, the names of its Python parameters, its C types.
 
     ``restype`` is ``None`` for a function that returns a status.

@@ -7,8 +7,7 @@ A module has a table for each kind of hook; one table holds those that all modul
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor import Tensor
 from tensor.utils.hooks import HookTable, RemovableHandle
@@ -49,8 +48,7 @@ FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD, FULL_BACKWARD = (
 PARAMETER, BUFFER, MODULE = "parameter", "buffer", "module"
 
 
-@dataclass(slots=True, frozen=True)
-class Hook:
+class Hook(NamedTuple):
     """A hook, and how to call it.
 
     Attributes

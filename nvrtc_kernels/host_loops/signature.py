@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
@@ -17,8 +16,7 @@ NEIGHBOURS, SAME, STEPS = "neighbours", "same", "steps"
 SCALARS = {"d": "double", "f": "float", "i": "i32", "q": "i64", "Q": "i64", "?": "i8"}
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """What the function of an element takes and returns.
 
     Attributes

@@ -11,9 +11,8 @@ write that tensor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import drv
 from nvrtc_kernels import coalescing
@@ -70,8 +69,7 @@ class StorageSlice(ForeignStorage):
         self.owner.record_stream(stream)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Tensors of one dtype that are copied together.
 
     Attributes

@@ -6,8 +6,7 @@ The ``safetensors`` package needs all tensors in host memory at once, and gives 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,8 +31,7 @@ class Output(Protocol):
     def write(self, data: Any, /) -> Any: ...
 
 
-@dataclass(slots=True, frozen=True)
-class Item:
+class Item(NamedTuple):
     """A tensor of a file.
 
     Attributes

@@ -6,7 +6,6 @@ only what the gradients that are asked for need is saved. A recorded operation l
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from nvrtc_kernels.dtypes import Category
@@ -51,7 +50,8 @@ class Derivative:
         self.function = function
         self.by_input: tuple[tuple[str, ...], ...] | None = None
         if needs is None:
-            self.needs = tuple(signature(function).parameters)[1:]
+            code = function.__code__
+            self.needs = code.co_varnames[1 : code.co_argcount]
         elif isinstance(needs, str):
             self.needs = tuple(needs.split())
         else:

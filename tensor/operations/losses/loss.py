@@ -8,7 +8,6 @@ follow from that.
 
 from __future__ import annotations
 
-from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -84,13 +83,6 @@ def check_same_device(name: str, input: Tensor, **others: Tensor | None) -> None
 _POINTWISE, _REDUCED = "Compute", "decltype(a + a)"
 
 
-def _needing(names: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as a derivative that needs the operands ``names``."""
-    parameters = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in ("grad", *names)]
-    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return function
-
-
 def derivative(
     name: str, cuda: str, numpy: OnArrays, composition: OnTensors, *, scalars: int = 0
 ) -> Callable[..., Tensor]:
@@ -157,7 +149,7 @@ class Loss:
             on_arrays,
             categories=(Category.FLOATING,),
             derivatives=tuple(
-                _needing("abc"[: 2 + scalars], lambda *operands, each=each: each(*operands))
+                Derivative(lambda *operands, each=each: each(*operands), " ".join("abc"[: 2 + scalars]))
                 for each in self.derivatives
             ),
         )
@@ -273,9 +265,9 @@ def difference_loss(
         f"a * {cuda(of_slope, 'b', 'c', 'd')}",
         lambda a, x, y, *p: a * on_slope(x - y, *p),
         derivatives=(
-            _needing("bcd"[: 2 + scalars], lambda grad, x, y, *p: first(grad, x, y, *p)),
-            _needing("abcd"[: 3 + scalars], lambda *operands: curved(*operands)),
-            _needing("abcd"[: 3 + scalars], lambda *operands: -curved(*operands)),
+            Derivative(lambda grad, x, y, *p: first(grad, x, y, *p), " ".join("bcd"[: 2 + scalars])),
+            Derivative(lambda *operands: curved(*operands), " ".join("abcd"[: 3 + scalars])),
+            Derivative(lambda *operands: -curved(*operands), " ".join("abcd"[: 3 + scalars])),
         ),
     )
     of_value, on_value = value

@@ -9,12 +9,12 @@ and all higher ones follow.
 from __future__ import annotations
 
 import re
-from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category, uint8
+from tensor.autograd.recording.recorder import Derivative
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, LOWER, Autocast
 from tensor.operations.creation.like import zeros_like
@@ -75,15 +75,12 @@ def _activation(
         letters = dict(zip(("x", *scalars), "abcdef"[x:], strict=False))
         return "(" + _DECIMAL.sub(r"Compute(\1)", expression.format(**letters)) + ")"
 
-    def needing(operands: str, first_scalar: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    def needing(operands: str, first_scalar: int, function: Callable[..., Any]) -> Derivative:
         """``function`` as a derivative that needs ``operands`` and the scalars, which start at ``first_scalar``."""
-        names = ("grad", *operands, *"abcdef"[first_scalar : first_scalar + len(scalars)])
-        parameters = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in names]
-        function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        return function
+        return Derivative(function, " ".join(operands + "abcdef"[first_scalar : first_scalar + len(scalars)]))
 
     if curvature is None:
-        of_element: Callable[..., Any] = _no_curvature
+        of_element: Callable[..., Any] | Derivative = _no_curvature
     else:
         expression, on_arrays, on_tensors = curvature
         second = Pointwise(
