@@ -92,11 +92,11 @@ def counterpart(name: str) -> Any:
     return getattr(tensor.Tensor, name, None)
 
 
-def operation(info: Any) -> Callable[..., Any] | None:
+def operation(info: Any, *, seeds: bool = True) -> Callable[..., Any] | None:
     """What does in this library what ``info.op`` does in PyTorch, or None where there is nothing of the name.
 
     An operation that PyTorch's tests wrap in a function of theirs is wrapped by the same code, in which ``torch`` is
-    this library.
+    this library. Where PyTorch's seed the generators at each call, so does that, unless ``seeds`` is false.
     """
     # Random numbers that are written in place stand there without the underscore.
     function: Callable[..., Any] | None = counterpart(info.name) or counterpart(f"{info.name}_")
@@ -105,7 +105,7 @@ def operation(info: Any) -> Callable[..., Any] | None:
         return function
     if not wrapper.__module__.startswith("torch.testing"):
         return function
-    names = {"torch": _Namespace(), "wrapper_set_seed": _with_fixed_seed}
+    names = {"torch": _Namespace(), "wrapper_set_seed": _with_fixed_seed if seeds else _as_it_is}
     return types.FunctionType(
         wrapper.__code__,
         wrapper.__globals__ | names,
@@ -113,6 +113,10 @@ def operation(info: Any) -> Callable[..., Any] | None:
         wrapper.__defaults__,
         wrapper.__closure__,
     )
+
+
+def _as_it_is(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return function(*args, **options)
 
 
 def _with_fixed_seed(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
