@@ -29,6 +29,8 @@ import numpy as np
 
 from tensor.core.base import TensorBase
 
+from .methods import Methods, attribute_of, function_of, names_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -96,6 +98,11 @@ def _is_trusted(file: str) -> bool:
     return file.startswith(_TRUSTED) and not any(each in file for each in _SITE_PACKAGES)
 
 
+def _is_own(cls: type) -> bool:
+    """Whether a class is the program's own."""
+    return not _is_trusted(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<string")
+
+
 def is_own_code(code: types.CodeType) -> bool:
     """Whether ``code`` is part of this library."""
     return code.co_filename.startswith(_OWN)
@@ -114,16 +121,8 @@ def _is_incidental(frame: types.FrameType) -> bool:
 def is_module(x: Any) -> bool:
     """Whether ``x`` is a module of layers: :mod:`nn` stands above this package."""
     # A class of a program's own may do anything where it is asked for an attribute that it does not have.
-    attributes = _attribute(x, "__dict__")
+    attributes = attribute_of(x, "__dict__")
     return isinstance(attributes, dict) and attributes.keys() >= {"_parameters", "_modules", "_buffers"}
-
-
-def _attribute(x: Any, name: str) -> Any:
-    """An attribute; ``None`` where there is none, or asking for it raises an error."""
-    try:
-        return getattr(x, name, None)
-    except Exception:
-        return None
 
 
 class Readings:
@@ -163,9 +162,14 @@ class Readings:
         self._absent: list[tuple[dict[str, Any], frozenset[str]]] = []
         #: Attributes of functions and classes, of which those are guarded whose names are in some code.
         self._named: list[Any] = []
+        #: Attributes of objects, of which those matter whose names are in code that may run, with the classes of these.
+        self._pending: list[tuple[dict[str, Any], str, int]] = []
+        self._objects: list[dict[str, Any]] = []
+        self._methods = Methods()
         for each in (function, *objects):
+            self._methods.begin(each)
             self._value(each, 0)
-        self._named_attributes()
+        self._attributes_that_matter()
         #: Why code that was looked through cannot be compiled if it runs.
         self.refused = self._reading_books()
         #: The containers and the keys of the tensors.
@@ -232,7 +236,7 @@ class Readings:
                     return "the elements of a dictionary are in another order"
             for namespace, names in self._absent:
                 if there := names & namespace.keys():
-                    return f"there was no global {min(there)!r}, and there is one"
+                    return f"there was no {min(there)!r}, and there is one"
         except (KeyError, IndexError, ValueError) as error:
             return f"{error} is gone"
         return None
@@ -269,7 +273,7 @@ class Readings:
         result = {}
         for owner, changing in self._books:
             for code in self.codes:
-                if read := {*_names_in(code)} & changing:
+                if read := {*names_in(code)} & changing:
                     result[code] = (
                         f"it reads {owner}.{min(read)}, which changes with each step: only what is outside of a compiled "
                         "function may read and set it"
@@ -342,12 +346,12 @@ class Readings:
         self._items.append((contents, 0, contents[0]))
 
     def _object(self, value: Any, depth: int) -> None:
-        inner = _attribute(value, "__wrapped__")
+        inner = attribute_of(value, "__wrapped__")
         if isinstance(inner, (types.FunctionType, types.MethodType)):
             self._value(inner, depth)
         cls = type(value)
-        if type(_attribute(value, "__self__")).__module__.startswith("numpy.random"):
-            name = _attribute(value, "__name__")
+        if type(attribute_of(value, "__self__")).__module__.startswith("numpy.random"):
+            name = attribute_of(value, "__name__")
             raise Unreadable(f"it calls numpy.random.{name}(), which gives something else each time")
         books: frozenset[str] = frozenset().union(
             *(vars(each).get("keeps_books", ()) for each in cls.__mro__)
@@ -358,7 +362,7 @@ class Readings:
             return
         if cls.__module__.startswith(_UNCHANGING) or isinstance(value, _DESCRIPTORS):
             return
-        attributes = _attribute(value, "__dict__")
+        attributes = attribute_of(value, "__dict__")
         if attributes is None and (cls.__module__ == "builtins" or not hasattr(cls, "__slots__")):
             raise Unreadable(
                 f"it reads a {cls.__name__}, whose contents cannot be told apart from later ones"
@@ -367,7 +371,7 @@ class Readings:
 
     def _parameters(self, optimizer: Any) -> None:
         """Guard which parameters an optimizer has: their gradients are cleared, and they are written, where it is called."""
-        groups = _attribute(optimizer, "param_groups")
+        groups = attribute_of(optimizer, "param_groups")
         if not isinstance(groups, list):
             return
         self._items.append((_Attributes(optimizer), "param_groups", groups))
@@ -380,8 +384,11 @@ class Readings:
         cls, shown = type(value), _Attributes(value)
         self._items.append((shown, "__class__", cls))
         self._class(cls, depth)
-        attributes = _attribute(value, "__dict__")
-        if attributes is not None:
+        attributes = attribute_of(value, "__dict__")
+        if attributes is not None and self._methods.add(cls, _is_own):
+            self._objects.append(attributes)
+            self._pending += [(attributes, name, depth + 1) for name in attributes]
+        elif attributes is not None:
             self._sizes.append((attributes, len(attributes)))
             for name in list(attributes):
                 self._item(attributes, name, depth + 1)
@@ -408,7 +415,7 @@ class Readings:
                 continue
             self._seen[id(each)] = each
             members = vars(each)
-            if _is_trusted(getattr(sys.modules.get(each.__module__), "__file__", None) or "<string"):
+            if not _is_own(each):
                 self._trusted_class(members, depth)
                 continue
             self._sizes.append((members, len(members)))
@@ -416,7 +423,7 @@ class Readings:
             for name, member in members.items():
                 if isinstance(member, PLAIN):
                     self._items.append((members, name, member))
-                function = _function_of(member)
+                function = function_of(member)
                 if function is not None:
                     # Another one may be set in its place.
                     self._items.append((members, name, member))
@@ -460,14 +467,32 @@ class Readings:
             self._named.append(function.__dict__)
         self._code(function.__code__, function.__globals__, depth)
 
+    def _attributes_that_matter(self) -> None:
+        """Guard attributes of objects, functions and classes that code may read which may run."""
+        while True:
+            self._named_attributes()
+            names = self._methods.names(self.codes)
+            ready = [each for each in self._pending if names is None or each[1] in names]
+            if not ready:
+                break
+            self._pending = [each for each in self._pending if names is not None and each[1] not in names]
+            for attributes, name, depth in ready:
+                self._item(attributes, name, depth)
+        for attributes in self._objects:
+            if names is None:
+                self._sizes.append((attributes, len(attributes)))
+            else:
+                self._absent.append((attributes, names - attributes.keys()))
+        self.unexpected = self._methods.left_out(self.codes)
+
     def _named_attributes(self) -> None:
         """Guard attributes of functions and classes that some code may read: others, such as marks of tests, do not matter."""
         while self._named:
             members = self._named.pop()
-            names = {name for code in self.codes for name in _names_in(code)}
+            names = {name for code in self.codes for name in names_in(code)}
             for name in sorted((names & members.keys()) - {"_abc_impl"}):
                 member = members[name]
-                if _function_of(member) is None and not _is_descriptor_of_python(member):
+                if function_of(member) is None and not _is_descriptor_of_python(member):
                     self._item(members, name, 1)
 
     def _code(self, code: types.CodeType, namespace: dict[str, Any], depth: int) -> None:
@@ -517,14 +542,6 @@ class Readings:
             elif isinstance(member, (*PLAIN, types.FunctionType, types.BuiltinFunctionType, type)):
                 # Another one may be set in its place, as tests do.
                 self._items.append((members, name, member))
-
-
-def _function_of(member: Any) -> types.FunctionType | None:
-    """The function that a member of a class is, or that it is made of, as properties are."""
-    for each in (member, *(_attribute(member, name) for name in ("__func__", "fget", "func"))):
-        if isinstance(each, types.FunctionType):
-            return each
-    return None
 
 
 def _is_descriptor_of_python(member: Any) -> bool:
@@ -645,12 +662,6 @@ def _globals_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(names), frozenset(imports)
 
 
-def _names_in(code: types.CodeType) -> Iterator[str]:
-    """The names that some code may ask objects for."""
-    yield from code.co_names
-    yield from (each for each in code.co_consts if isinstance(each, str))
-
-
 def _elements(values: Any) -> Any:
     """Elements of a set in the order in which it gives them; 1 and True are not the same."""
     return [(type(each), each) for each in values]
@@ -707,7 +718,7 @@ def _short(value: Any) -> str:
 @contextmanager
 def watched(readings: Readings, refuse: Callable[[str, types.FrameType], None]) -> Iterator[None]:
     """Inside, ``refuse(reason, frame)`` is called for code that runs and was not looked through, in this thread."""
-    codes, refused = readings.codes, readings.refused
+    codes, refused, unexpected = readings.codes, readings.refused, readings.unexpected
 
     def note(frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call":
@@ -721,6 +732,8 @@ def watched(readings: Readings, refuse: Callable[[str, types.FrameType], None]) 
                     )
             elif code not in codes and not _is_incidental(frame):
                 refuse(f"it calls {code.co_qualname}(), and what that reads cannot be told", frame)
+            elif code in unexpected:
+                refuse(f"it calls {code.co_qualname}(), which no code that it reads names", frame)
             elif code in refused:
                 refuse(refused[code], frame)
         elif event == "c_call" and frame.f_code in codes:

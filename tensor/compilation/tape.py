@@ -149,7 +149,7 @@ class Step:
     is_part : bool
         Whether what was recorded is among the originals of other steps, of which this does a part.
     on_host : bool
-        Whether it also keeps books on the host, or sets gradients of leaves.
+        Whether it also does something on the host, such as keeping books, or sets gradients of leaves.
     """
 
     key: tuple[Any, ...]
@@ -580,7 +580,16 @@ class Tape:
         if self.device_state.is_cuda and layouts and not any(each.device_state.is_cuda for each in layouts):
             # It makes something on the host, which is no part of the tape until it is copied to the device.
             return function(*arguments)
-        return self.run((function,), function, arguments)
+        if not getattr(function, "is_on_host", False):
+            return self.run((function,), function, arguments)
+        sync_debug.unobserve(self._waited)
+        try:
+            result = self.run((function,), function, arguments)
+        finally:
+            sync_debug.observe(self._waited)
+        if self._failure is None:
+            self.steps[-1].on_host = self.device_state.is_cuda
+        return result
 
     def run(self, key: tuple[Any, ...], plan: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Run ``plan`` and write it down."""
@@ -809,9 +818,9 @@ def _is_followed(argument: Any, numbers: Collection[int]) -> bool:
         return True
     if isinstance(argument, int):
         return abs(argument) < _ADDRESSES or argument in numbers
-    if isinstance(argument, (list, tuple)):
-        return all(_is_followed(each, numbers) for each in argument)
-    return type(argument).__module__.startswith(("tensor.core.", "nvrtc_kernels.", "tensor.operations."))
+    if type(argument).__module__.startswith(("tensor.core.", "nvrtc_kernels.", "tensor.operations.")):
+        return True
+    return isinstance(argument, (list, tuple)) and all(_is_followed(each, numbers) for each in argument)
 
 
 class _Recorded:

@@ -30,6 +30,12 @@ def one_step(function: _F) -> _F:
     return call  # type: ignore[return-value]
 
 
+def host_step(function: _F) -> _F:
+    """Mark such a function of which the host does a part: it may wait for the device, and is no part of a CUDA graph."""
+    function.is_on_host = True  # type: ignore[attr-defined]
+    return one_step(function)
+
+
 def repeated(function: _F) -> _F:
     """Mark a function that keeps books on the host, such as an optimizer's step, which counts.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.base import TensorBase
-from tensor.core.plans.steps import one_step
+from tensor.core.plans.steps import host_step, one_step
 from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
 from tensor.operations.definition import operation
@@ -527,6 +527,12 @@ def poisson_nll_loss(
     return reduced(losses, reduction)
 
 
+@host_step
+def _check_variances(variances: Any) -> None:
+    if (variances < 0).any():
+        raise ValueError("var has negative entry/entries")
+
+
 @operation(namespace="nn.functional", method=False)
 def gaussian_nll_loss(
     input: Tensor,
@@ -573,9 +579,8 @@ def gaussian_nll_loss(
             )
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    if (var < 0).any():
-        raise ValueError("var has negative entry/entries")
     constant = var.detach()
+    _check_variances(constant)
     variance: Any = var + (constant.clamp(min=eps) - constant)
     difference = input - target
     losses = 0.5 * (log(variance) + square(difference) / variance)

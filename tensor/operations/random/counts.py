@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
+from tensor.core.plans.steps import host_step
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import no_change
 from tensor.operations.pointwise_operation import Pointwise
@@ -106,9 +107,15 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     tensor([0., 0.])
     """
     layout = input._layout
-    if layout.dtype.category is Category.FLOATING and layout.numel and (input.detach() < 0).any():
-        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    if layout.dtype.category is Category.FLOATING and layout.numel:
+        _check_rates(input.detach())
     return POISSON(input, _uniform(input, layout.shape, generator))
+
+
+@host_step
+def _check_rates(rates: Any) -> None:
+    if (rates < 0).any():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
 
 
 @operation(method=False)

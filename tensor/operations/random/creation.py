@@ -16,7 +16,7 @@ from tensor.core.creation_arguments import as_out, sequence_of_sizes, shaped, si
 from tensor.core.devices.state import cpu, device_state_of
 from tensor.core.memory_format import preserve_format
 from tensor.core.plans import not_implemented
-from tensor.core.plans.steps import one_step
+from tensor.core.plans.steps import host_step
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.factories import finish, new_layout
 from tensor.operations.creation.like import layout_like
@@ -360,7 +360,7 @@ def randperm(
     _check_holds(result.dtype, count)
     refuse_numbers_of_the_host(result.device_state, "randperm")
     numbers = source(generator, result.device_state, "randperm")
-    if out is None and not pin_memory and not result.device_state.is_cuda:
+    if out is None and not pin_memory:
         return finish(_permuted(result, *numbers.next_call(result.device_state)), requires_grad)
     seed, call = numbers.next_call()
     output = target(result, out, pin_memory)
@@ -368,8 +368,9 @@ def randperm(
     return finish(output, requires_grad)
 
 
-@one_step
+@host_step
 def _permuted(layout: Layout, seed: int, call: int) -> Tensor:
+    refuse_numbers_of_the_host(layout.device_state, "randperm")
     result = make(layout)
     from_host(distributions.permutation(layout.numel, seed, call), result)
     return result

@@ -7,7 +7,7 @@ distribution and its two parameters.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
@@ -21,7 +21,13 @@ from .distributions import threshold
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
 
-    Draw = tuple[str, Any, Any]
+
+class Draw(NamedTuple):
+    """The name of a distribution, and its two parameters."""
+
+    distribution: str
+    first: Any
+    second: Any
 
 
 class _Limits(dict[dtypes.dtype, tuple[Any, Any]]):
@@ -60,7 +66,7 @@ def uniform(dtype: dtype, low: Any, high: Any) -> Draw:
             f"uniform_ expects to-from <= {greatest:g}, the largest number of {dtype!r}, but found to={stop:g} "
             f"and from={start:g}"
         )
-    return "uniform", start, stop
+    return Draw("uniform", start, stop)
 
 
 def normal(dtype: dtype, mean: Any, std: Any) -> Draw:
@@ -70,7 +76,7 @@ def normal(dtype: dtype, mean: Any, std: Any) -> Draw:
     centre, width = number(mean, "normal_", "mean"), number(std, "normal_", "std")
     if not width >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {width:g}")
-    return "normal", centre, width / math.sqrt(2) if dtype.is_complex else width
+    return Draw("normal", centre, width / math.sqrt(2) if dtype.is_complex else width)
 
 
 def log_normal(dtype: dtype, mean: Any, std: Any) -> Draw:
@@ -80,7 +86,7 @@ def log_normal(dtype: dtype, mean: Any, std: Any) -> Draw:
     centre, width = number(mean, "log_normal_", "mean"), number(std, "log_normal_", "std")
     if not width > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={width:g}")
-    return "log_normal", centre, width
+    return Draw("log_normal", centre, width)
 
 
 def exponential(dtype: dtype, lambd: Any) -> Draw:
@@ -89,7 +95,7 @@ def exponential(dtype: dtype, lambd: Any) -> Draw:
     rate = number(lambd, "exponential_", "lambd")
     if not rate > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
-    return "exponential", rate, 0.0
+    return Draw("exponential", rate, 0.0)
 
 
 def cauchy(dtype: dtype, median: Any, sigma: Any) -> Draw:
@@ -98,7 +104,7 @@ def cauchy(dtype: dtype, median: Any, sigma: Any) -> Draw:
     centre, width = number(median, "cauchy_", "median"), number(sigma, "cauchy_", "sigma")
     if not width > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={width:g}")
-    return "cauchy", centre, width
+    return Draw("cauchy", centre, width)
 
 
 def geometric(dtype: dtype, p: Any) -> Draw:
@@ -108,7 +114,7 @@ def geometric(dtype: dtype, p: Any) -> Draw:
     probability = number(p, "geometric_", "p")
     if not 0 < probability < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={probability:g}")
-    return "geometric", math.log1p(-probability), 0.0
+    return Draw("geometric", math.log1p(-probability), 0.0)
 
 
 def bernoulli(dtype: dtype, p: Any) -> Draw:
@@ -117,7 +123,7 @@ def bernoulli(dtype: dtype, p: Any) -> Draw:
     probability = number(p, "bernoulli_", "p")
     if not 0 <= probability <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={probability:g}")
-    return "bernoulli", threshold(probability), 0
+    return Draw("bernoulli", threshold(probability), 0)
 
 
 def check_bernoulli(dtype: dtype) -> None:
@@ -175,7 +181,7 @@ def integers(dtype: dtype, low: Any, high: Any) -> Draw:
             )
         start, last = first, end
     extent = last - start + 1
-    return "random", 0 if extent == 1 << 64 else extent, start
+    return Draw("random", 0 if extent == 1 << 64 else extent, start)
 
 
 def largest_integer(dtype: dtype) -> int:

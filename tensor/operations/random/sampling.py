@@ -10,12 +10,12 @@ from nvrtc_kernels import dtypes, pointwise
 from nvrtc_kernels.layouts import broadcast_shapes
 from tensor.core import layout as layouts
 from tensor.core.arguments import as_int64, two_devices
-from tensor.core.base import TensorBase, check_tensor, wrap
+from tensor.core.base import TensorBase, check_tensor
 from tensor.core.creation_arguments import sequence_of_sizes, shaped
 from tensor.core.devices.state import CudaState
 from tensor.core.modes.grad_mode import no_grad
 from tensor.core.plans import planned
-from tensor.core.plans.steps import one_step
+from tensor.core.plans.steps import host_step, recorders
 from tensor.operations.creation.conversions import cpu_, to
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
@@ -170,7 +170,7 @@ def normal(
         std = on_same_device(std, device_state, "normal")
         # Waits for a CUDA tensor, as PyTorch does: a failed assertion of the kernel would lose the context.
         if std._layout.numel:
-            (_check_deviations if device_state.is_cuda else one_step(_check_deviations))(std.detach())
+            _check_deviations(std.detach())
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
     result = layout_of(shape, out, element_dtype, device_state.device)
     output = drawn("normal", draw, result, generator, False, out, False)
@@ -181,6 +181,7 @@ def normal(
     return output
 
 
+@host_step
 def _check_deviations(std: Tensor) -> None:
     if not (std >= 0).all().item():
         raise RuntimeError(
@@ -317,12 +318,12 @@ def multinomial(
         )
     chosen = source(generator, layout.device_state, "multinomial")
     refuse_numbers_of_the_host(layout.device_state, "multinomial")
+    sizes = (*shape[:-1], count)
+    if recorders and out is None:
+        sampled = layouts.contiguous[sizes, dtypes.int64, layout.device_state]
+        return _sampled(sampled, input.detach(), bool(replacement), *chosen.next_call(layout.device_state))
     weights = cpu_(input.detach())
     _check_weights(weights, 1 if replacement else count)
-    sizes = (*shape[:-1], count)
-    if not layout.device_state.is_cuda and out is None:
-        sampled = layouts.contiguous[sizes, dtypes.int64, layout.device_state]
-        return _sampled(sampled, weights, bool(replacement), *chosen.next_call(layout.device_state))
     indices = distributions.categories(_rows_of(weights), count, bool(replacement), *chosen.next_call())
     result = (
         target(layouts.contiguous[sizes, dtypes.int64, layout.device_state], None) if out is None else out
@@ -338,13 +339,20 @@ def _rows_of(weights: Tensor) -> NDArray[np.float64]:
     return array if array.ndim == 2 else array[None]
 
 
-@one_step
-def _sampled(layout: Layout, weights: Tensor, replacement: bool, seed: int, call: int) -> Tensor:
-    indices = distributions.categories(_rows_of(weights), layout.shape[-1], replacement, seed, call)
-    return wrap(indices.reshape(layout.shape), layout)
+@host_step
+def _sampled(layout: Layout, input: Tensor, replacement: bool, seed: int, call: int) -> Tensor:
+    """What :func:`multinomial` gives, as one step of what is recorded."""
+    refuse_numbers_of_the_host(layout.device_state, "multinomial")
+    weights, count = cpu_(input), layout.shape[-1]
+    _check_weights(weights, 1 if replacement else count)
+    result = target(layout, None)
+    from_host(
+        distributions.categories(_rows_of(weights), count, replacement, seed, call).reshape(layout.shape),
+        result,
+    )
+    return result
 
 
-@one_step
 def _check_weights(input: Tensor, positive: int) -> None:
     """Raise unless all weights are finite and not negative, and each row has enough that are positive."""
     weights = _rows_of(input)

@@ -1,0 +1,92 @@
+"""Objects with methods of which one is compiled: what only the others read may change."""
+
+from __future__ import annotations
+
+from operator import methodcaller
+from typing import Any
+
+import pytest
+
+import tensor
+
+pytestmark = pytest.mark.usefixtures("device")
+
+
+@pytest.fixture
+def x(device: Any) -> Any:
+    return tensor.ones(3, device="cuda")
+
+
+class _Trainer:
+    """It counts, and logs, beside what is compiled."""
+
+    scale = 2.0
+    shift = 0.0
+
+    def __init__(self) -> None:
+        self.count, self.last = 0, None
+        self.bias, self.gain = 1.0, 3.0
+        self.history: list[float] = []
+
+    @property
+    def biased(self) -> float:
+        return self.bias
+
+    def _gain(self) -> float:
+        return self.gain
+
+    def loss(self, x: Any) -> Any:
+        return (x * self.scale + self.biased + self.shift) * self._gain()
+
+    def step(self) -> None:
+        self.count += 1
+        self.last = self.count
+        self.history.append(0.5)
+        self.note = self.count
+
+
+def test_attributes_that_other_methods_read(x: Any) -> None:
+    """They may change; those that the method reads, and what it calls, are guarded, and so are names in front of the class's."""
+    for function_of in (lambda trainer: trainer.loss, lambda trainer: lambda x: trainer.loss(x)):
+        trainer = _Trainer()
+        compiled = tensor.compile(function_of(trainer), fullgraph=True)
+        for _ in range(3):
+            tensor.testing.assert_close(compiled(x), trainer.loss(x))
+            trainer.step()
+        assert compiled.programs == 1
+        for number, name in enumerate(("bias", "gain", "scale", "shift")):
+            setattr(trainer, name, getattr(trainer, name) + 1.5)
+            tensor.testing.assert_close(compiled(x), trainer.loss(x))
+            assert compiled.programs == number + 2
+
+
+def test_attributes_whose_names_are_computed(x: Any) -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.value1 = 2.0
+
+        def scaled(self, x: Any) -> Any:
+            return x * getattr(self, f"value{1}")
+
+    owner = Owner()
+    compiled = tensor.compile(owner.scaled, fullgraph=True)
+    for owner.value1 in (2.0, 3.0):
+        tensor.testing.assert_close(compiled(x), owner.scaled(x))
+
+
+def test_methods_that_run_unnamed_are_not_compiled(x: Any) -> None:
+    """What they read was not looked at."""
+
+    class Owner:
+        def __init__(self) -> None:
+            self.factor = 2.0
+
+        def step(self, x: Any) -> Any:
+            return x * self.factor
+
+    owner, names = Owner(), ["".join(("st", "ep"))]
+    compiled = tensor.compile(lambda x: methodcaller(names[0], x)(owner) + x)
+    with pytest.warns(UserWarning, match=r"it calls .*step\(\), which no code that it reads names"):
+        compiled(x)
+    owner.factor = 5.0
+    tensor.testing.assert_close(compiled(x), x * 6)
