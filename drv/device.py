@@ -6,7 +6,6 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
 from .current import runtime
 from .errors import NotFoundError, PeerAccessError
@@ -14,6 +13,7 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
     from .runtime import Runtime
 
@@ -240,6 +240,8 @@ class Device:
         DroppedRuntimeError
             If the runtime of this device was dropped by :func:`drv.reset`.
         """
+        from uuid import UUID  # brings platform, which few programs need
+
         uuid = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
         return UUID(bytes=bytes(uuid.bytes))
 

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import os
 import stat
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -81,6 +80,8 @@ class DiskCache:
         """Keep ``payload`` under ``key``. Where that is impossible, warn once and go on without."""
         if not self._writable:
             return
+        import tempfile  # brings compressors, which most processes, that only read, do without
+
         head = _MAGIC + key.encode() + b"\n"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -161,7 +161,6 @@ from .operations.definition.catalogue import published as _published
 from .operations.random.generator import Generator, initial_seed, manual_seed, seed
 from .operations.random.generator import cpu_generator as default_generator
 from .operations.random.state import get_rng_state, set_rng_state
-from .serialization import load, save
 from .version import __version__ as __version__
 
 half, double, cfloat, cdouble = float16, float64, complex64, complex128
@@ -342,6 +341,7 @@ _LAZY = {
     "func": "tensor.func",
     "hub": "tensor.hub",
     "library": "tensor.library",
+    "load": "tensor.serialization:load",
     "ops": "tensor.ops",
     "fx": "nn.fx",
     "multiprocessing": "parallel.multiprocessing",
@@ -352,6 +352,7 @@ _LAZY = {
     "DisableTorchFunction": "tensor.methods.overriding.protocol:DisableTorchFunction",
     "DisableTorchFunctionSubclass": "tensor.methods.overriding.protocol:DisableTorchFunctionSubclass",
     "profiler": "tensor.profiler",
+    "save": "tensor.serialization:save",
     "testing": "tensor.testing",
     "adaptive_avg_pool1d": "nn.functional:adaptive_avg_pool1d",
     "adaptive_max_pool1d": "nn.functional:adaptive_max_pool1d_with_indices",

@@ -128,8 +128,6 @@ from .operations.random.generator import manual_seed
 from .operations.random.generator import seed
 from .operations.random.state import get_rng_state
 from .operations.random.state import set_rng_state
-from .serialization import load
-from .serialization import save
 from .version import __version__ as __version__
 from math import e
 from math import inf
@@ -619,6 +617,8 @@ from tensor.operations.special.logistic import logaddexp2
 from tensor.operations.special.logistic import logit
 from tensor.operations.special.logistic import sigmoid
 from tensor.operations.special.logistic import xlogy
+from tensor.serialization import load as load
+from tensor.serialization import save as save
 import nn as nn
 import nn.ao as ao
 import nn.fx as fx

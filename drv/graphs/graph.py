@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -563,6 +562,8 @@ class Graph:
         >>> graph.dot().startswith("digraph")
         True
         """
+        import tempfile  # brings compressors, which nothing else here needs
+
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "graph.dot")
             self.write_dot(path, verbose=verbose)

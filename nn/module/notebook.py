@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from nn.parameter import is_lazy
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
 def html_of(module: Module, name: str = "") -> str:
     """The module, how many elements and bytes its parameters have, and the same of those inside it."""
+    from html import escape  # has tables that only notebooks need
+
     children = [*module.named_children()]
     # Those that are not initialized have no size so far.
     parameters = [each for each in module.parameters() if not is_lazy(each)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from tensor.core.memory_format import strided
@@ -16,6 +15,8 @@ _STEP = 1024
 
 def html_of(tensor: Tensor) -> str:
     """A line that says what the tensor is, and its elements as they are printed."""
+    from html import escape  # has tables that only notebooks need
+
     facts = [
         f"<b>{escape(type(tensor).__name__)}</b>",
         escape(" × ".join(map(str, tensor.shape)) or "scalar"),

@@ -20,13 +20,20 @@ Nothing in a file is ever run. Files of ``torch.save`` are read, too, and writte
 
 from typing import TYPE_CHECKING
 
-from tensor.core.names.absent import hints as _hints
+from tensor.core.names.absent import lazily as _lazily
 
 from .classes import keep_class
-from .loading import load
-from .saving import save
-from .torch_format.errors import UnpicklingError
-from .torch_format.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+
+if TYPE_CHECKING:
+    from .loading import load
+    from .saving import save
+    from .torch_format.errors import UnpicklingError
+    from .torch_format.safe_globals import (
+        add_safe_globals,
+        clear_safe_globals,
+        get_safe_globals,
+        safe_globals,
+    )
 
 __all__ = [
     "UnpicklingError",
@@ -39,5 +46,23 @@ __all__ = [
     "save",
 ]
 
+# Read and written by programs that have a file: found when it is used.
+_GLOBALS = "tensor.serialization.torch_format.safe_globals"
+_LAZY = {
+    "UnpicklingError": "tensor.serialization.torch_format.errors:UnpicklingError",
+    "add_safe_globals": f"{_GLOBALS}:add_safe_globals",
+    "clear_safe_globals": f"{_GLOBALS}:clear_safe_globals",
+    "get_safe_globals": f"{_GLOBALS}:get_safe_globals",
+    "load": "tensor.serialization.loading:load",
+    "safe_globals": f"{_GLOBALS}:safe_globals",
+    "save": "tensor.serialization.saving:save",
+}
+
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)
+
+    def __getattr__(name: str) -> object:
+        return _lazily(__name__, name, _LAZY)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
