@@ -29,8 +29,11 @@ _ITEMS, _MOST_ITEMS, _MANY = 8, 16, 1 << 18
 _TILE = _THREADS * _ITEMS
 #: Blocks per multiprocessor that few long rows are cut into.
 _BLOCKS = 2
-#: Loops count in 32 bits, and go beyond the end by less than a block's step: 4096 elements where they are bytes.
-_LONGEST = (1 << 32) - 1 - _THREADS * _MOST_ITEMS
+#: Threads of a block that counts digits, which has 64 KiB of counters: any device gives a block so much. That many copies
+#: of each digit's counter fit in if there is one pass, and more than lanes of a warp are of no use.
+_COUNTING_THREADS, _COPIES, _WARP = 512, 64, 32
+#: Loops count in 32 bits, and go beyond the end by less than a block's step: 8192 elements where they are bytes.
+_LONGEST = (1 << 32) - 1 - _COUNTING_THREADS * 16
 
 #: Elements are moved as unsigned integers of their size.
 BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
@@ -122,20 +125,22 @@ def long(
     # A word has two bits for what it says, and the rest for a count.
     word, word_bytes = ("unsigned", 4) if n < 1 << 30 else ("unsigned long long", 8)
     chunked, grid, _ = cut(device, rows, n)
+    copies = min(_COPIES // passes, _WARP)
+    counting_bytes = 4 * passes * _RADIX * copies
     source = order(dtype, descending=descending)
     source += (
         'extern "C" __global__ void radix_clear(unsigned* counts, long long count) {\n'
         "    clear_counts(counts, count);\n}\n"
         f'extern "C" __global__ void radix_histograms_of_{passes}(Chunks c, unsigned tiles, const {bits}* in, '
         f"unsigned* counts, {word}* published) {{\n"
-        f"    radix_histograms<KeyOrder, {passes}>(c, tiles, in, counts, published);\n}}\n"
+        f"    radix_histograms<KeyOrder, {passes}, {copies}, {_COUNTING_THREADS}>(c, tiles, in, counts, published);\n}}\n"
     )
     for stage in range(passes):
         which = _stage(stage, passes)
         first, last = ("true" if "first" in which else "false"), ("true" if "last" in which else "false")
         if f"radix_pass_{which}(" not in source:
             source += (
-                f'extern "C" __global__ void __launch_bounds__({_THREADS}, 4) radix_pass_{which}(RadixPass p, '
+                f'extern "C" __global__ void __launch_bounds__({_THREADS}, 3) radix_pass_{which}(RadixPass p, '
                 f"unsigned* drawn, const unsigned* counts, {word}* published, {word}* published_next, "
                 f"const {bits}* in, const unsigned* in_positions, const long long* source, {bits}* out, "
                 "void* out_positions) {\n"
@@ -143,7 +148,9 @@ def long(
                 "in_positions, source, out, out_positions);\n}\n"
             )
     clear = launcher(device, "sort.cu", source, "radix_clear", "Pq")
-    count = launcher(device, "sort.cu", source, f"radix_histograms_of_{passes}", (len(chunked), *"IPPP"))
+    count = launcher(
+        device, "sort.cu", source, f"radix_histograms_of_{passes}", (len(chunked), *"IPPP"), counting_bytes
+    )
     stages = [
         (
             launcher(device, "sort.cu", source, f"radix_pass_{_stage(stage, passes)}", (24, *"PPPPPPPPP")),
@@ -167,7 +174,10 @@ def long(
         published, published_next = (scratch + at for at in published_at)
         here, drawn = (input_address, 0), counts + 4 * rows * passes * _RADIX
         clear(clear_grid, 1, 1, _THREADS, 1, 1, 0, stream, counts, counters)
-        count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, tiles, input_address, counts, published)
+        count(
+            grid, 1, 1, _COUNTING_THREADS, 1, 1, counting_bytes, stream,
+            chunked, tiles, input_address, counts, published,
+        )  # fmt: skip
         for stage, (sweep, packed) in enumerate(stages):
             there = (values, indices) if (passes - stage) % 2 else buffer
             sweep(

@@ -11,6 +11,7 @@
 
 #pragma once
 #include "scan.cuh"
+#include "shared_counters.cuh"
 
 // The element's value is its bin.
 struct ValueBin {
@@ -116,8 +117,7 @@ __device__ inline void count_in_shared(
         count_all(geometry, count, in, [&](auto x) {
             // Elements that are in no bin count in one more, whose counts nobody reads: that takes no branch.
             const int bin = static_cast<int>(quickest(x, bins));
-            // By addresses of shared memory: of a generic one the compiler takes three instructions for each element.
-            asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(own + bin * stride) : "memory");
+            count_in_shared_at(own + bin * stride);
         });
     });
     __syncthreads();

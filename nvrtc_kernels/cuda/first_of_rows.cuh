@@ -179,15 +179,6 @@ struct Pair {
     static __device__ unsigned bit_of(unsigned element) { return element / 2 + element % 2 * 16; }
 };
 
-template <bool Condition, class A, class B>
-struct Either {
-    typedef A Type;
-};
-template <class A, class B>
-struct Either<false, A, B> {
-    typedef B Type;
-};
-
 // A row, as its lanes go over it: pack i of a lane is one of the 32 that lie together.
 template <class Ordered, int Width>
 struct PackedRow {

@@ -14,6 +14,7 @@
 
 #pragma once
 #include "pointwise.cuh"
+#include "shared_counters.cuh"
 #include "sort_order.cuh"
 #include "team.cuh"
 
@@ -133,27 +134,28 @@ __device__ inline void clear_counts(unsigned* counts, long long count) {
 
 // counts[row][pass][digit], which are zero before. Blocks count in copies that neighbouring threads take turns in, so that
 // many equal digits do not wait for each other. What the first pass publishes is cleared.
-template <class Order, int Passes, class Word>
+template <class Order, int Passes, int Copies, int Threads, class Word>
 __device__ inline void radix_histograms(
     Chunks c, unsigned tiles, const typename Order::Bits* in, unsigned* counts, Word* published) {
     typedef typename Order::Bits Bits;
-    constexpr int width = 16 / sizeof(Bits), threads = 256, copies = 32 / Passes;
+    constexpr int width = 16 / sizeof(Bits), counters = Passes * radix * Copies;
     typedef Pack<Bits, width> Wide;
-    __shared__ unsigned seen[Passes * radix * copies];
-    const int copy = threadIdx.x % copies;
+    extern __shared__ unsigned seen[];
+    const int copy = threadIdx.x % Copies;
+    const unsigned own = static_cast<unsigned>(__cvta_generic_to_shared(seen + copy));
     const long long words = c.rows * tiles * radix;
-    for (long long at = static_cast<long long>(blockIdx.x) * threads + threadIdx.x; at < words;
-         at += static_cast<long long>(gridDim.x) * threads)
+    for (long long at = static_cast<long long>(blockIdx.x) * Threads + threadIdx.x; at < words;
+         at += static_cast<long long>(gridDim.x) * Threads)
         published[at] = 0;
     for (long long job = blockIdx.x; job < c.rows * c.chunks; job += gridDim.x) {
         const long long row = job / c.chunks;
         const unsigned chunk = job - row * c.chunks, first = chunk * c.piece, end = min(c.n - first, c.piece) + first;
         const Bits* line = in + row * c.n;
         const bool aligned = reinterpret_cast<unsigned long long>(line) % sizeof(Wide) == 0;  // and so are pieces
-        for (int at = threadIdx.x; at < Passes * radix * copies; at += threads) seen[at] = 0;
+        for (int at = threadIdx.x; at < counters; at += Threads) seen[at] = 0;
         __syncthreads();
 #pragma unroll 2
-        for (unsigned tile = first; tile < end; tile += threads * width) {
+        for (unsigned tile = first; tile < end; tile += Threads * width) {
             const unsigned at = tile + threadIdx.x * width;
             Wide pack{};
             if (aligned && at + width <= end) {
@@ -170,18 +172,16 @@ __device__ inline void radix_histograms(
 #pragma unroll
                 for (int pass = 0; pass < Passes; ++pass) {
                     const unsigned digit = static_cast<unsigned char>(key >> 8 * pass);
-                    atomicAdd(seen + ((pass * radix + digit) * copies + copy), 1u);
+                    count_in_shared_at(own + (pass * radix + digit) * Copies * sizeof(unsigned));
                 }
             }
         }
         __syncthreads();
-#pragma unroll
-        for (int pass = 0; pass < Passes; ++pass) {
+        for (int at = threadIdx.x; at < Passes * radix; at += Threads) {
             unsigned count = 0;
             // From another copy in each thread, as those of one lie in few banks.
-            for (int i = 0; i < copies; ++i)
-                count += seen[(pass * radix + threadIdx.x) * copies + (i + copy) % copies];
-            if (count) atomicAdd(counts + (row * Passes + pass) * radix + threadIdx.x, count);
+            for (int i = 0; i < Copies; ++i) count += seen[at * Copies + (i + copy) % Copies];
+            if (count) atomicAdd(counts + row * Passes * radix + at, count);
         }
         __syncthreads();
     }
@@ -223,6 +223,25 @@ struct PublishedCounts {
     }
 };
 
+// An element and its position on their way through shared memory, where they are one access, with the digit where there is room.
+template <class Bits>
+struct alignas(2 * sizeof(Bits) < 8 ? 8 : 2 * sizeof(Bits)) Placed {
+    typedef typename Either<sizeof(Bits) == 8, unsigned long long, unsigned>::Type Word;
+    static constexpr bool has_digit = sizeof(Bits) < 4;
+    Word element, position;
+
+    Placed() = default;
+    __device__ Placed(Bits x, unsigned position, unsigned digit) : element(x), position(position) {
+        if constexpr (has_digit) element |= digit << 16;
+    }
+    __device__ Bits bits() const { return static_cast<Bits>(element); }
+    template <class Order>
+    __device__ unsigned digit(int shift) const {
+        if constexpr (has_digit) return element >> 16;
+        return digit_of<Order>(bits(), shift);
+    }
+};
+
 struct RadixPass {
     long long rows;
     unsigned n, tiles;  // of each row
@@ -243,8 +262,7 @@ __device__ inline void radix_pass(
     __shared__ unsigned job;
     __shared__ unsigned counters[warps][radix];  // of each warp: how many of a digit; then where its first goes
     __shared__ unsigned shift_of[radix];         // from the position in the ordered tile to the position in the row
-    __shared__ Bits ordered[size];
-    __shared__ unsigned ordered_positions[size];
+    __shared__ Placed<Bits> ordered[size];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x, shift = 8 * p.pass;
     if (own == 0) job = atomicAdd(drawn, 1u);
 #pragma unroll
@@ -255,33 +273,36 @@ __device__ inline void radix_pass(
     const unsigned in_row = counts[(row * p.passes + p.pass) * radix + own];
     Bits x[Items];
     unsigned position[Items];
-    unsigned short rank[Items];
+    unsigned rank[Items];  // among those of a digit in the warp, and the digit above
+    const unsigned first = warp * Items * 32 + lane;
+    const auto load = [&](auto clamped) {
 #pragma unroll
-    for (int i = 0; i < Items; ++i) {
-        const unsigned at = (warp * Items + i) * 32 + lane;
-        const bool real = at < here;
-        x[i] = real ? in[base + start + at] : Bits(0);
-        position[i] = First ? start + at : real ? in_positions[base + start + at] : 0;
-    }
-    const auto digit_at = [&](int i) {
-        return (warp * Items + i) * 32 + lane < here ? digit_of<Order>(x[i], shift) : static_cast<unsigned>(radix);
-    };
-#pragma unroll
-    for (int i = 0; i < Items; ++i) {
-        const unsigned digit = digit_at(i), peers = __match_any_sync(~0u, digit);
-        const int leader = __ffs(peers) - 1;
-        unsigned before = 0;
-        if (lane == leader && digit < radix) {
-            before = counters[warp][digit];
-            counters[warp][digit] = before + __popc(peers);
+        for (int i = 0; i < Items; ++i) {
+            const unsigned at = clamped(first + i * 32);
+            x[i] = in[base + start + at];
+            position[i] = First ? start + at : in_positions[base + start + at];
         }
-        rank[i] = __shfl_sync(~0u, before, leader) + __popc(peers & ((1u << lane) - 1));
+    };
+    // Behind the end of a row the last element is read, so that no load waits for a branch.
+    if (here == size) load([](unsigned at) { return at; });
+    else load([&](unsigned at) { return min(at, here - 1); });
+#pragma unroll
+    for (int i = 0; i < Items; ++i) {
+        // What is behind the end has the largest digit, of which it comes last, as it should.
+        const unsigned digit = first + i * 32 < here ? digit_of<Order>(x[i], shift) : radix - 1;
+        const unsigned peers = __match_any_sync(~0u, digit);
+        unsigned* const counter = counters[warp] + digit;
+        const unsigned before = *counter, lower = __popc(peers & ((1u << lane) - 1));
+        rank[i] = digit << 16 | before + lower;
+        __syncwarp();  // the counter has been read
+        if (lower == 0) *counter = before + __popc(peers);
         __syncwarp();
     }
     __syncthreads();
     unsigned total = 0;
 #pragma unroll
     for (int w = 0; w < warps; ++w) total += counters[w][own];
+    if (own == radix - 1) total -= size - here;
     const PublishedCounts<Word> tiles{published + row * p.tiles * radix + own};
     if (tile > 0) tiles.publish(tile, tiles.own, total);
     if (!Last) published_next[static_cast<long long>(job) * radix + own] = 0;
@@ -299,12 +320,8 @@ __device__ inline void radix_pass(
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
-        const unsigned digit = digit_at(i);
-        if (digit < radix) {
-            const unsigned to = counters[warp][digit] + rank[i];
-            ordered[to] = x[i];
-            ordered_positions[to] = position[i];
-        }
+        const unsigned digit = rank[i] >> 16;
+        ordered[counters[warp][digit] + (rank[i] & 0xffff)] = Placed<Bits>(x[i], position[i], digit);
     }
     const unsigned before = tiles.before(tile);
     tiles.publish(tile, tiles.through, before + total);
@@ -312,10 +329,10 @@ __device__ inline void radix_pass(
     __syncthreads();
 #pragma unroll 4
     for (unsigned at = own; at < here; at += threads) {
-        const Bits value = ordered[at];
-        const unsigned from = ordered_positions[at];
-        const long long to = base + (shift_of[digit_of<Order>(value, shift)] + at);
-        out[to] = value;
+        const Placed<Bits> placed = ordered[at];
+        const unsigned from = placed.position;
+        const long long to = base + (shift_of[placed.template digit<Order>(shift)] + at);
+        out[to] = placed.bits();
         if constexpr (Last) {
             static_cast<long long*>(out_positions)[to] = source ? source[base + from] : from;
         } else {

@@ -7,6 +7,16 @@
 
 #pragma once
 
+// One type or another.
+template <bool Condition, class A, class B>
+struct Either {
+    typedef A Type;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+    typedef B Type;
+};
+
 // Infinity: the bits of positive infinity for a floating type, 0 for integers.
 template <class Bits_, Bits_ Infinity, bool Signed, bool Descending>
 struct Order {
