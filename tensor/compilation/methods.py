@@ -85,14 +85,15 @@ class Methods:
         bases = [each for each in cls.__mro__ if each is not object]
         if not all(map(is_own, bases)):
             return False
-        for each in bases:
-            if each in self._classes:
-                continue
-            self._classes.add(each)
-            for name, member in vars(each).items():
-                function = function_of(member)
-                for code in () if function is None else _inside(function.__code__):
-                    self._names.setdefault(code, set()).add(name)
+        if cls not in self._classes:
+            self._classes.add(cls)
+            for each in bases:
+                for name, member in vars(each).items():
+                    function = function_of(member)
+                    # What is called by making an object goes by the name of its class.
+                    called = cls.__name__ if name == "__init__" else name
+                    for code in () if function is None else _inside(function.__code__):
+                        self._names.setdefault(code, set()).add(called)
         return True
 
     def names(self, codes: Iterable[types.CodeType]) -> frozenset[str] | None:
@@ -123,8 +124,8 @@ class Methods:
 
 
 def _is_implied(name: str) -> bool:
-    """Whether a method may run without being named; what makes an object reads nothing of one that is there."""
-    return name.startswith("__") and name.endswith("__") and name != "__init__"
+    """Whether a method may run without being named."""
+    return name.startswith("__") and name.endswith("__")
 
 
 def _inside(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -129,17 +129,24 @@ def difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
     """What differs between the descriptions of two calls, for people."""
     for position, (one, other) in enumerate(zip(before[1][1:], now[1][1:], strict=False)):
         if one != other:
-            return f"argument {position} was {_told(one)} and is {_told(other)}"
+            return f"argument {position} was {_told(one)} and is {_told(other)}{_advice(one, other)}"
     named, others = dict(before[2][1:]), dict(now[2][1:])
     for name in {**named, **others}:
         if name in named and name in others and named[name] != others[name]:
-            return f"argument {name!r} was {_told(named[name])} and is {_told(others[name])}"
+            one, other = named[name], others[name]
+            return f"argument {name!r} was {_told(one)} and is {_told(other)}{_advice(one, other)}"
     if len(before[1]) != len(now[1]) or named.keys() != others.keys():
         return "there are more or fewer of them"
     for (_, _, called), one, other in zip(_SETTINGS, before[3:], now[3:], strict=True):
         if called and one != other:
             return f"{called} was {one} and is {other}"
     return "settings changed"
+
+
+def _advice(*descriptions: tuple[Any, ...]) -> str:
+    """What to do about arguments that change, if they are numbers."""
+    are_numbers = all(cls in (int, float) for cls, *_ in descriptions)
+    return " (a tensor of no dimensions in its place may change)" if are_numbers else ""
 
 
 def _told(description: tuple[Any, ...]) -> str:

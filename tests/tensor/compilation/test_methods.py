@@ -90,3 +90,24 @@ def test_methods_that_run_unnamed_are_not_compiled(x: Any) -> None:
         compiled(x)
     owner.factor = 5.0
     tensor.testing.assert_close(compiled(x), x * 6)
+
+
+class _Scaled:
+    def __init__(self, x: Any, owner: _Trainer) -> None:
+        self.x = x * owner.gain
+
+
+def test_objects_that_are_made_inside(x: Any) -> None:
+    """What their class reads when they are made is guarded, also where there is one before."""
+    trainer = _Trainer()
+    before = _Scaled(x, trainer)
+
+    def function(x: Any) -> Any:
+        return _Scaled(x, trainer).x + before.x
+
+    compiled = tensor.compile(function, fullgraph=True)
+    for trainer.gain in (3.0, 4.0):
+        tensor.testing.assert_close(compiled(x), function(x))
+    trainer.step()
+    compiled(x)
+    assert compiled.programs == 2
