@@ -27,7 +27,7 @@ from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
 from .powers import EXP
-from .selection import FEW, choose, where, written, zero_where
+from .selection import FEW, blended, choose, where, written, zero_where
 from .trigonometry import TANH
 
 if TYPE_CHECKING:
@@ -887,6 +887,23 @@ def _hard_swish(x: Any, out: Any = None) -> Any:
     return result
 
 
+def _hard_swish_slope(x: Any, out: Any = None) -> Any:
+    _, three, _ = _HARD_LIMITS[x.dtype.char]
+    # Outside of the parabola it is 0 or 1, by the sign.
+    step = x.clip(0, 1)
+    slope = np.divide(x, three, out=out)
+    slope += x.dtype.type(0.5)
+    if np.ndim(x) == 0:
+        return np.where(np.abs(x) < three, slope, step)
+    # Numbers without their signs are ordered as their bits are: below 3 the difference is negative.
+    bits = np.dtype(f"i{x.itemsize}")
+    inside = np.abs(x).view(bits)
+    inside -= three.view(bits)
+    inside >>= 8 * x.itemsize - 1
+    slope_bits = slope.view(bits)
+    return blended(inside, slope_bits, step.view(bits), slope_bits).view(x.dtype)
+
+
 HARDTANH = _activation(
     "hardtanh",
     value=(
@@ -1006,8 +1023,7 @@ HARDSWISH = _activation(
     ),
     slope=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : {x} / 3 + 0.5",
-        # Outside of the parabola it is 0 or 1, by the sign.
-        lambda x, out=None: choose(np.abs(x) < 3, x / 3 + 0.5, x.clip(0, 1), out),
+        _hard_swish_slope,
     ),
     curvature=(
         "{x} > -3 && {x} < 3 ? Compute(1) / 3 : Compute(0)",

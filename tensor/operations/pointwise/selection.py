@@ -369,10 +369,15 @@ def choose(condition: Any, a: Any, b: Any, out: Any = None) -> Any:
     bits = f"i{dtype.itemsize}"
     a, b = (np.asarray(each, dtype).view(bits) for each in (a, b))
     mask = condition.view(np.int8)
-    mask = np.negative(mask, out=mask).astype(bits)
-    result = None if out is None else out.view(bits)
-    result = np.bitwise_and(np.bitwise_xor(a, b, out=result), mask, out=result)
-    return np.bitwise_xor(result, b, out=result).view(dtype)
+    return blended(
+        np.negative(mask, out=mask).astype(bits), a, b, None if out is None else out.view(bits)
+    ).view(dtype)
+
+
+def blended(mask: Any, a: Any, b: Any, out: Any = None) -> Any:
+    """The bits of ``a`` where those of ``mask`` are set, else those of ``b``: of integers, into ``out``, which is not ``b``."""
+    result = np.bitwise_and(np.bitwise_xor(a, b, out=out), mask, out=out)
+    return np.bitwise_xor(result, b, out=out)
 
 
 def written(result: Any, out: Any) -> Any:
