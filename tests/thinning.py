@@ -52,8 +52,9 @@ def mark_all_but_one(items: Iterable[pytest.Item], name: str) -> None:
             and not any(item.iter_markers("nightly"))
             and not any(item.iter_markers("sampled"))
         ):
-            others = sorted(set(item.callspec.id.split("-")) - {str(parameters[name])})
-            tests.setdefault("-".join((item.nodeid.partition("[")[0], *others)), []).append(item)
+            names = item.callspec.id.split("-")
+            names.remove(str(parameters[name]))
+            tests.setdefault("-".join((item.nodeid.partition("[")[0], *names)), []).append(item)
     for test, same in tests.items():
         running = zlib.crc32(test.encode()) % len(same)
         for item in same[:running] + same[running + 1 :]:
