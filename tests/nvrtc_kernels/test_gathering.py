@@ -55,6 +55,7 @@ def advanced(
 
 @pytest.mark.parametrize("dtype", dtypes.EVERY, ids=lambda each: each.name)
 @pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.sampled(4)
 def test_rows_of_every_type(device: drv.Device, dtype: dtypes.dtype, index: Any) -> None:
     array = numbers((7, 12), dtype.numpy)
     rows = np.array([3, 0, -1, 3, 6, -7], index)

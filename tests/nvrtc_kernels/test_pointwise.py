@@ -104,6 +104,7 @@ def test_offsets_and_counts_of_64_bits(
 
 @pytest.mark.parametrize("dtype", dtypes.EVERY, ids=lambda each: each.name)
 @pytest.mark.parametrize("layout", ["input turned", "gaps in the input"])
+@pytest.mark.sampled(4)
 def test_bits_of_every_dtype_are_copied(device: drv.Device, layout: str, dtype: dtypes.dtype) -> None:
     to, origin = LAYOUTS[layout]
     # What a conversion to float and back would change: quiet NaN for signalling ones, 1 for true.

@@ -42,6 +42,7 @@ def numbers(shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", dtypes.EVERY, ids=lambda each: each.name)
 @pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.sampled(4)
 def test_rows_of_every_type(device: drv.Device, dtype: dtypes.dtype, index: Any) -> None:
     array, values = numbers((7, 12), dtype.numpy), numbers((4, 12), dtype.numpy)
     rows = np.array([3, 0, -1, -5], index)

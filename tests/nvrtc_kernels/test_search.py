@@ -132,6 +132,7 @@ def test_a_value_without_a_bin_is_a_fault() -> None:
 
 @pytest.mark.parametrize("kind", REAL[1:], ids=lambda each: each.name)
 @pytest.mark.parametrize("bins", [8, 6000])
+@pytest.mark.sampled(4)
 def test_histc(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
     array = np.random.default_rng(5).integers(0, 100, (40, 21)).astype(kind.numpy)
     if kind.is_floating_point:

@@ -9,6 +9,7 @@ import pytest
 import drv
 import tensor
 from nn import functional
+from tests.thinning import thinned
 
 from .test_fusion import _compiled, _randn
 
@@ -21,6 +22,7 @@ def _indices(*shape: int, most: int, dtype: Any = tensor.int64) -> Any:
 
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
 @pytest.mark.parametrize("index_dtype", [tensor.int64, tensor.int32])
+@pytest.mark.sampled(4)
 def test_embeddings_of_tokens_and_of_positions_with_dropout(dtype: Any, index_dtype: Any) -> None:
     def function(tokens: Any, table: Any, positions: Any) -> Any:
         numbers = tensor.arange(6, device="cuda")
@@ -190,7 +192,10 @@ def test_what_a_kernel_reads_has_its_line() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "columns"),
-    [(tensor.float32, 3), (tensor.bfloat16, 16), (tensor.float64, 6), (tensor.float32, 40)],
+    thinned(
+        [(tensor.float32, 3), (tensor.bfloat16, 16), (tensor.float64, 6), (tensor.float32, 40)],
+        lambda dtype, columns: columns in (3, 16),
+    ),
 )
 def test_reductions_of_what_indices_read(dtype: Any, columns: int) -> None:
     """Of rows, of columns and of all, in packs where the rows of the table are some, with chains before and after."""
@@ -285,6 +290,7 @@ def test_a_reduction_of_an_index_that_is_no_row_fails() -> None:
 
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
 @pytest.mark.parametrize("index_dtype", [tensor.int64, tensor.int32])
+@pytest.mark.sampled(4)
 def test_what_goes_on_with_reductions_reads_by_indices(dtype: Any, index_dtype: Any) -> None:
     """By one and by several, by what the reduction gives, negative ones, and one table by several chains."""
 
@@ -336,6 +342,7 @@ def test_a_table_that_is_written_is_read_before() -> None:
 
 @pytest.mark.parametrize("columns", [8, 5, 12])
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+@pytest.mark.sampled(4)
 def test_several_indices_before_and_after_rows(columns: int, dtype: Any) -> None:
     """Rows of a table that two indices name, with gaps between them, elements, and an index for each sequence."""
 

@@ -24,6 +24,7 @@ def _targets(*shape: int, classes: int, ignored: int = -100) -> Any:
 @pytest.mark.parametrize("shape", [(9,), (6, 5), (4, 3, 2, 3), (1, 5, 7)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("reduction", "dtype"), [("mean", tensor.float32), ("sum", tensor.bfloat16)])
+@pytest.mark.sampled(4)
 def test_what_becomes_of_a_mean_is_part_of_the_kernel(
     device: drv.Device, shape: tuple[int, ...], weighted: bool, reduction: str, dtype: Any
 ) -> None:
@@ -92,6 +93,7 @@ def test_steps_of_a_classifier(schedule: None) -> None:
 @pytest.mark.parametrize("shape", [(7,), (6, 8), (3, 4, 5), (2, 5, 3, 4)])
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.sampled(4)
 def test_gradients_are_part_of_what_goes_on_with_them(
     device: drv.Device, shape: tuple[int, ...], dtype: Any, reduction: str
 ) -> None:

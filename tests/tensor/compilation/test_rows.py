@@ -167,6 +167,7 @@ def test_what_rows_read_is_written_afterwards() -> None:
 
 @pytest.mark.parametrize("columns", [8, 5, 64])
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+@pytest.mark.sampled(4)
 def test_operands_with_an_element_for_each_row(columns: int, dtype: Any) -> None:
     """Also one for a part of a row, one for the rows of a sequence, and rows that heads have in common."""
 
@@ -215,6 +216,7 @@ def test_softmax_along_another_dimension(dtype: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 7, 3, 4), (3, 5, 6)])
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.bfloat16])
+@pytest.mark.sampled(4)
 def test_cross_entropy_along_channels(shape: tuple[int, ...], dtype: Any) -> None:
     """Logits of images: a bias for each channel, a cap, weights, smoothed labels; they are read elsewhere, too."""
     target = tensor.randint(0, shape[1], (shape[0], *shape[2:]), device="cuda")

@@ -77,6 +77,7 @@ def _padded(x: Any) -> Any:
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize("dtype", _DTYPES)
 @pytest.mark.parametrize("layout", _LAYOUTS)
+@pytest.mark.sampled(4)
 def test_flags(dtype: str, layout: str) -> None:
     for upper, left, unit in product((False, True), repeat=3):
         flags = {"upper": upper, "left": left, "unitriangular": unit}
@@ -108,6 +109,7 @@ _BATCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[[Any], Any]
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize("name", _BATCHES)
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.sampled(4)
 def test_batches(name: str, dtype: str) -> None:
     before, behind, turn = _BATCHES[name]
     a, b = _triangles((*before, 3, 3), dtype), _values((*behind, 3, 2), dtype)

@@ -81,6 +81,7 @@ def test_a_bias_and_its_gradient_take_no_launches_of_their_own(dtype: Any) -> No
     ("dtype", "tolerance"), [(tensor.float32, 5e-3), (tensor.float16, 5e-3), (tensor.bfloat16, 4e-2)]
 )
 @pytest.mark.parametrize("rows", [(2, 5), (7,), (1,), ()])
+@pytest.mark.sampled(4)
 def test_results(dtype: Any, tolerance: float, rows: tuple[int, ...]) -> None:
     values = operands(dtype, rows)
     for got, expected in zip(trained(*values), exact(*values), strict=True):

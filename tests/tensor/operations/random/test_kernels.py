@@ -57,6 +57,7 @@ def assert_same_bits(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("distribution", CONTINUOUS)
+@pytest.mark.sampled(4)
 def test_continuous(device: drv.Device, distribution: str, dtype: dtypes.dtype) -> None:
     first, second = CONTINUOUS[distribution]
     result = filled(device, dtype, (5003,), distribution, first, second)
