@@ -5,6 +5,7 @@ An object that trains a model has methods for much else, such as counting steps:
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _COMPUTED = frozenset(
     (
         "getattr",
+        "hasattr",
         "vars",
         "dir",
         "__dict__",
@@ -27,6 +29,10 @@ _COMPUTED = frozenset(
         "getmembers",
     )
 )
+
+
+#: The instruction of a pattern with a class's attributes, whose names may be those of its ``__match_args__``.
+_MATCHES_CLASS = dis.opmap["MATCH_CLASS"]
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
@@ -98,8 +104,11 @@ class Methods:
 
     def names(self, codes: Iterable[types.CodeType]) -> frozenset[str] | None:
         """The names that those of ``codes`` ask for that may run; ``None`` if they ask for names that are computed."""
-        names = {name for code in self._running(codes) for name in names_in(code)}
-        return None if names & _COMPUTED else frozenset(names)
+        running = self._running(codes)
+        names = {name for code in running for name in names_in(code)}
+        if names & _COMPUTED or any(_MATCHES_CLASS in code.co_code[::2] for code in running):
+            return None
+        return frozenset(names)
 
     def left_out(self, codes: Iterable[types.CodeType]) -> set[types.CodeType]:
         """Those of ``codes`` that do not run."""

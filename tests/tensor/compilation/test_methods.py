@@ -68,10 +68,27 @@ def test_attributes_whose_names_are_computed(x: Any) -> None:
         def scaled(self, x: Any) -> Any:
             return x * getattr(self, f"value{1}")
 
-    owner = Owner()
+        def doubled(self, x: Any) -> Any:
+            return x * (2 if hasattr(self, f"flag{1}") else 1)
+
+        def matched(self, x: Any) -> Any:
+            match self:
+                case Owner(value1=2.0):
+                    return x
+                case _:
+                    return x + 1
+
+    owner: Any = Owner()
     compiled = tensor.compile(owner.scaled, fullgraph=True)
     for owner.value1 in (2.0, 3.0):
         tensor.testing.assert_close(compiled(x), owner.scaled(x))
+    compiled = tensor.compile(owner.matched, fullgraph=True)
+    for owner.value1 in (2.0, 3.0):
+        tensor.testing.assert_close(compiled(x), owner.matched(x))
+    compiled = tensor.compile(owner.doubled, fullgraph=True)
+    for _ in range(2):
+        tensor.testing.assert_close(compiled(x), owner.doubled(x))
+        owner.flag1 = True
 
 
 def test_methods_that_run_unnamed_are_not_compiled(x: Any) -> None:
