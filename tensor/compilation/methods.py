@@ -70,7 +70,7 @@ class Methods:
         self._begun: set[types.CodeType] = set()
 
     def begin(self, function: Any) -> None:
-        """Take note of what is called first."""
+        """Take note of what may run without being named: what is called first, and functions that are values."""
         while function is not None:
             if isinstance(function, types.FunctionType):
                 self._begun.update(_inside(function.__code__))
@@ -95,11 +95,13 @@ class Methods:
             self._classes.add(cls)
             for each in bases:
                 for name, member in vars(each).items():
-                    function = function_of(member)
                     # What is called by making an object goes by the name of its class.
                     called = cls.__name__ if name == "__init__" else name
-                    for code in () if function is None else _inside(function.__code__):
-                        self._names.setdefault(code, set()).add(called)
+                    function = function_of(member)
+                    while function is not None:
+                        for code in _inside(function.__code__):
+                            self._names.setdefault(code, set()).add(called)
+                        function = function_of(getattr(function, "__wrapped__", None))
         return True
 
     def names(self, codes: Iterable[types.CodeType]) -> frozenset[str] | None:
@@ -116,14 +118,15 @@ class Methods:
         return codes - self._running(codes)
 
     def _running(self, codes: Iterable[types.CodeType]) -> set[types.CodeType]:
-        waiting = [code for code in codes if code in self._names and code not in self._begun]
-        running = set(codes).difference(waiting)
+        # Of classes also what is not looked through, as what dataclasses write.
+        waiting = [code for code in self._names if code not in self._begun]
+        running = {*codes, *self._names}.difference(waiting)
         names = {name for code in running for name in names_in(code)}
         while True:
             more = [
                 code
                 for code in waiting
-                if any(name in names or _is_implied(name) for name in self._names[code])
+                if any(name in names or is_implied(name) for name in self._names[code])
             ]
             if not more:
                 return running
@@ -132,8 +135,8 @@ class Methods:
             names.update(name for code in more for name in names_in(code))
 
 
-def _is_implied(name: str) -> bool:
-    """Whether a method may run without being named."""
+def is_implied(name: str) -> bool:
+    """Whether an attribute may be asked for, or a method run, without being named."""
     return name.startswith("__") and name.endswith("__")
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from tensor.core.base import TensorBase
 
-from .methods import Methods, attribute_of, function_of, names_in
+from .methods import Methods, attribute_of, function_of, is_implied, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -288,7 +288,10 @@ class Readings:
         self._items.append((container, key, value))
         self._value(value, depth)
 
-    def _value(self, value: Any, depth: int) -> None:
+    def _value(self, value: Any, depth: int, *, is_member: bool = False) -> None:
+        """Look through a value; functions are called by whoever has them, but for members of classes, which are asked for."""
+        if not is_member and isinstance(value, (types.FunctionType, types.MethodType)):
+            self._methods.begin(value)
         if isinstance(value, PLAIN) or id(value) in self._seen:
             return
         if depth > _MAX_DEPTH:
@@ -427,7 +430,7 @@ class Readings:
                 if function is not None:
                     # Another one may be set in its place.
                     self._items.append((members, name, member))
-                    self._value(function, depth + 1)
+                    self._value(function, depth + 1, is_member=True)
         if type(cls) is not type:
             self._value(type(cls), depth + 1)
 
@@ -472,10 +475,10 @@ class Readings:
         while True:
             self._named_attributes()
             names = self._methods.names(self.codes)
-            ready = [each for each in self._pending if names is None or each[1] in names]
+            ready = [each for each in self._pending if _matters(each[1], names)]
             if not ready:
                 break
-            self._pending = [each for each in self._pending if names is not None and each[1] not in names]
+            self._pending = [each for each in self._pending if not _matters(each[1], names)]
             for attributes, name, depth in ready:
                 self._item(attributes, name, depth)
         for attributes in self._objects:
@@ -660,6 +663,11 @@ def _globals_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
         elif each.opname == "IMPORT_NAME":
             imports |= {each.argval, each.argval.partition(".")[0]}
     return frozenset(names), frozenset(imports)
+
+
+def _matters(name: str, names: frozenset[str] | None) -> bool:
+    """Whether code that asks for ``names``, of which ``None`` is any, may ask for an attribute."""
+    return names is None or name in names or is_implied(name)
 
 
 def _elements(values: Any) -> Any:

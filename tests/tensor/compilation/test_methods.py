@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -89,6 +91,57 @@ def test_attributes_whose_names_are_computed(x: Any) -> None:
     for _ in range(2):
         tensor.testing.assert_close(compiled(x), owner.doubled(x))
         owner.flag1 = True
+
+
+def test_methods_that_are_values(x: Any) -> None:
+    """They are called by other names than their own, and what they read is guarded."""
+
+    class Owner:
+        def __init__(self) -> None:
+            self.factor, self.count = 2.0, 0
+            self.function, self.table = self._scaled, {"scaled": self._scaled}
+            self.part = partial(Owner._scaled, self)
+
+        def _scaled(self, x: Any) -> Any:
+            return x * self.factor
+
+        def by_attribute(self, x: Any) -> Any:
+            return self.function(x)
+
+        def by_table(self, x: Any) -> Any:
+            return self.table["scaled"](x)
+
+        def by_part(self, x: Any) -> Any:
+            return self.part(x)
+
+    for name in ("by_attribute", "by_table", "by_part"):
+        owner = Owner()
+        compiled = tensor.compile(getattr(owner, name), fullgraph=True)
+        for owner.factor in (2.0, 3.0):
+            for owner.count in range(2):
+                tensor.testing.assert_close(compiled(x), x * owner.factor)
+        assert compiled.programs == 2
+
+
+@dataclass(order=True, unsafe_hash=True)
+class _Options:
+    size: int = 1
+    text: str = field(default="a", compare=False)
+
+
+def test_what_generated_methods_read(x: Any) -> None:
+    """That of dataclasses is in no code that is looked through."""
+    options = _Options()
+    functions = (
+        lambda x: x * (1 if options == _Options(2) else 2),
+        lambda x: x * (1 if options < _Options(2) else 2),
+        lambda x: x * (hash(options) % 101),
+        lambda x: x * len(repr(options)),
+    )
+    compiled = [tensor.compile(each, fullgraph=True) for each in functions]
+    for options.size, options.text in ((1, "a"), (2, "a"), (2, "abc")):
+        for function, other in zip(functions, compiled, strict=True):
+            tensor.testing.assert_close(other(x), function(x))
 
 
 def test_methods_that_run_unnamed_are_not_compiled(x: Any) -> None:
