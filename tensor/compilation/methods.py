@@ -6,7 +6,6 @@ An object that trains a model has methods for much else, such as counting steps:
 from __future__ import annotations
 
 import dis
-import functools
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +28,6 @@ _COMPUTED = frozenset(
         "getmembers",
     )
 )
-
-
 #: The instruction of a pattern with a class's attributes, whose names may be those of its ``__match_args__``.
 _MATCHES_CLASS = dis.opmap["MATCH_CLASS"]
 
@@ -69,22 +66,9 @@ class Methods:
         self._names: dict[types.CodeType, set[str]] = {}
         self._begun: set[types.CodeType] = set()
 
-    def begin(self, function: Any) -> None:
-        """Take note of what may run without being named: what is called first, and functions that are values."""
-        while function is not None:
-            if isinstance(function, types.FunctionType):
-                self._begun.update(_inside(function.__code__))
-            function = next(
-                (
-                    inner
-                    for name in ("__func__", "func", "__wrapped__")
-                    if isinstance(
-                        inner := getattr(function, name, None),
-                        (types.FunctionType, types.MethodType, functools.partial),
-                    )
-                ),
-                None,
-            )
+    def begin(self, function: types.FunctionType) -> None:
+        """Take note of a function that may run without being named: what is called first, or is a value."""
+        self._begun.update(_inside(function.__code__))
 
     def add(self, cls: type, is_own: Callable[[type], bool]) -> bool:
         """Take note of the methods of ``cls``; ``False`` if others than ``is_own`` says are among its bases."""

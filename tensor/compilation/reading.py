@@ -167,7 +167,6 @@ class Readings:
         self._objects: list[dict[str, Any]] = []
         self._methods = Methods()
         for each in (function, *objects):
-            self._methods.begin(each)
             self._value(each, 0)
         self._attributes_that_matter()
         #: Why code that was looked through cannot be compiled if it runs.
@@ -290,7 +289,7 @@ class Readings:
 
     def _value(self, value: Any, depth: int, *, is_member: bool = False) -> None:
         """Look through a value; functions are called by whoever has them, but for members of classes, which are asked for."""
-        if not is_member and isinstance(value, (types.FunctionType, types.MethodType)):
+        if not is_member and isinstance(value, types.FunctionType):
             self._methods.begin(value)
         if isinstance(value, PLAIN) or id(value) in self._seen:
             return

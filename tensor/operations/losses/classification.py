@@ -103,7 +103,8 @@ def _cross_entropy_plan(
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """``state.plans[operation, input, weight's dtype, sizes, smooth, summed](input, target, weight, smoothing)``.
 
-    ``summed`` says that of losses and weights nothing but the sums matter: a device adds some up. A further dtype in the key is that of the input in memory, on a device, in place of that of its layout.
+    ``summed`` says that of losses and weights nothing but the sums matter: a device adds some up. A further dtype in the key
+    is that of the input in memory, on a device, in place of that of its layout.
 
     The result is the loss and the weight of each line, and statistics that the gradient needs: the largest logit of
     each line, and the logarithm of the sum of exponentials from there on.
