@@ -1,4 +1,4 @@
-"""cuBLAS, cuBLASLt, cuFFT, NCCL and CUPTI: NVIDIA's, found where pip installed them, or the simulated ones."""
+"""cuBLAS, cuBLASLt, cuDNN, cuFFT, NCCL and CUPTI: NVIDIA's, found where pip installed them, or the simulated ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 PACKAGES = {
     "cublas": "nvidia-cublas",
     "cublasLt": "nvidia-cublas",
+    "cudnn": "nvidia-cudnn-cu13",
     "cufft": "nvidia-cufft",
     "nccl": "nvidia-nccl-cu13",
     "cupti": "nvidia-cuda-cupti",
 }
+#: What to install for a library that the extra ``gpu`` has not.
+_EXTRAS = {"cudnn": "cudnn", "cupti": "profile"}
 
 
 def load(runtime: Runtime, name: str) -> Any:
@@ -29,7 +32,7 @@ def load(runtime: Runtime, name: str) -> Any:
         Its driver decides: the simulated one has its own cuBLAS, cuBLASLt and cuFFT, and no NCCL.
     name : str
         ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cublasLt"`` (a :class:`drv.bindings.cublaslt.CublasLt`),
-        ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"`` (a :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a
+        ``"cudnn"`` (a :class:`drv.bindings.cudnn.Cudnn`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"`` (a :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a
         :class:`drv.bindings.cupti.Cupti`).
 
     Raises
@@ -59,6 +62,10 @@ def bind(name: str) -> Any:
         from . import cublaslt
 
         return cublaslt.bind(open_library(name))
+    if name == "cudnn":
+        from . import cudnn
+
+        return cudnn.bind(open_library(name))
     if name == "nccl":
         from . import nccl
 
@@ -89,7 +96,7 @@ def open_library(name: str) -> ctypes.CDLL:
     except (pathfinder.DynamicLibNotFoundError, OSError) as error:
         raise LibraryNotInstalledError(
             f"the library {name} ({PACKAGES[name]}) cannot be loaded: install it with "
-            f"pip install 'graphroot[{'profile' if name == 'cupti' else 'gpu'}]'"
+            f"pip install 'graphroot[{_EXTRAS.get(name, 'gpu')}]'"
         ) from error
 
 
@@ -103,6 +110,8 @@ def _simulated(driver: Any, name: str) -> Any:
         from drv.simulator.libraries.cublaslt import SimulatedCublasLt
 
         return SimulatedCublasLt(driver)
+    if name == "cudnn":
+        raise NotSupportedError("cuDNN is not simulated: convolutions have kernels of this project's own")
     if name == "cupti":
         raise NotSupportedError(
             "CUPTI watches real GPUs, and the devices here are simulated: drv.simulator.timed() has their times"

@@ -113,11 +113,17 @@ class BoundLibrary:
 Failure: TypeAlias = Callable[[int, str], Exception]
 
 
-def bind(declarations: type, library: ctypes.CDLL, failure: Failure, passes: Collection[int] = ()) -> Any:
+def bind(
+    declarations: type,
+    library: ctypes.CDLL,
+    failure: Failure,
+    passes: Collection[int] = (),
+    extra: str = "gpu",
+) -> Any:
     """The functions that ``declarations`` declares, found in ``library``.
 
     They take exactly the declared parameters, return the declared result, and raise what ``failure`` makes of
-    a status other than 0 and those of ``passes``.
+    a status other than 0 and those of ``passes``. ``extra`` is what one installs the library with.
 
     Raises
     ------
@@ -131,7 +137,7 @@ def bind(declarations: type, library: ctypes.CDLL, failure: Failure, passes: Col
         except AttributeError:
             raise LibraryNotInstalledError(
                 f"{library._name} has no function {prototype.symbol}: it is too old. Install the versions that "
-                "'graphroot[gpu]' asks for: pip install --upgrade 'graphroot[gpu]'"
+                f"'graphroot[{extra}]' asks for: pip install --upgrade 'graphroot[{extra}]'"
             ) from None
     return bound
 

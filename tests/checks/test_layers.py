@@ -20,6 +20,7 @@ INSIDE_FUNCTIONS = {
     "drv": {
         "cublas": _OPTIONAL,
         "cublaslt": _OPTIONAL,
+        "cudnn": _OPTIONAL,
         "cufft": _OPTIONAL,
         "nccl": _OPTIONAL,
         "cupti": _OPTIONAL,

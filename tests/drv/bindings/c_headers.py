@@ -9,25 +9,27 @@ import pytest
 
 
 def header(library: str, *names: str) -> str:
-    """Text of headers of ``library`` without comments; skips where they are not installed."""
+    """Text of headers of ``library`` without comments and what marks the deprecated; skips where they are not installed."""
     from cuda import pathfinder
 
     folder = pathfinder.find_nvidia_header_directory(library)
     if folder is None or not all((Path(folder) / name).exists() for name in names):
         pytest.skip(f"the headers of {library} are not installed")
     text = "\n".join((Path(folder) / name).read_text(encoding="utf-8") for name in names)
-    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
+    return re.sub(r"/\*.*?\*/|//[^\n]*|\bCUDNN_DEPRECATED(_ENUM)?\b", " ", text, flags=re.DOTALL)
 
 
 def functions(text: str) -> dict[str, tuple[str, list[str]]]:
     """For each function its return type and its parameters' types, spelled with single spaces."""
     result = {}
-    pattern = r"([\w ]+?[\w*]) (?:(?:CUBLASWINAPI|CUFFTAPI)\s+| *(?=nccl))(\w+)\s*\(([^()]*)\)\s*;"
+    pattern = (
+        r"([\w ]+?[\w*])(?: *\b(?:CUBLASWINAPI|CUDNNWINAPI|CUFFTAPI)\s+| +(?=nccl))(\w+)\s*\(([^()]*)\)\s*;"
+    )
     for returned, name, parameters in re.findall(pattern, text):
         argument = [
             _type(parameter) for parameter in parameters.split(",") if parameter.strip() not in ("", "void")
         ]
-        result[name] = (" ".join(returned.split()), argument)
+        result[name] = (" ".join(returned.split()).replace(" *", "*"), argument)
     return result
 
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import drv
-from drv.bindings import cublas, cufft, libraries, nccl, prototypes
+from drv.bindings import cublas, cudnn, cufft, libraries, nccl, prototypes
 
 
-@pytest.mark.parametrize("name", ["cublas", "cufft", "nccl"])
-def test_a_missing_library_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "extra"), [("cublas", "gpu"), ("cudnn", "cudnn"), ("cufft", "gpu"), ("nccl", "gpu")]
+)
+def test_a_missing_library_names_the_extra(name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda import pathfinder
 
     def missing(_: str) -> Any:
@@ -23,7 +25,7 @@ def test_a_missing_library_names_the_extra(name: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", missing)
     with pytest.raises(
-        drv.LibraryNotInstalledError, match=rf"{name} \(nvidia-{name}.*\).*'graphroot\[gpu\]'"
+        drv.LibraryNotInstalledError, match=rf"{name} \(nvidia-{name}.*\).*'graphroot\[{extra}\]'"
     ):
         libraries.bind(name)
     with pytest.raises(ImportError):
@@ -35,6 +37,10 @@ def test_a_library_without_the_functions_is_too_old() -> None:
         drv.LibraryNotInstalledError, match=r"no function cublasCreate_v2: it is too old.*graphroot\[gpu\]"
     ):
         cublas.bind(ctypes.CDLL(None))
+    with pytest.raises(
+        drv.LibraryNotInstalledError, match=r"no function cudnnGetVersion.*graphroot\[cudnn\]"
+    ):
+        cudnn.bind(ctypes.CDLL(None))
     with pytest.raises(drv.LibraryNotInstalledError, match="no function cufftCreate"):
         cufft.bind(ctypes.CDLL(None))
     with pytest.raises(drv.LibraryNotInstalledError, match="no function ncclGetVersion"):
@@ -103,7 +109,7 @@ def test_unknown_libraries() -> None:
     for use in (libraries.bind, libraries.open_library):
         with pytest.raises(
             drv.InvalidValueError,
-            match="no library 'cusolver': expected one of cublas, cublasLt, cufft, nccl",
+            match="no library 'cusolver': expected one of cublas, cublasLt, cudnn, cufft, nccl",
         ):
             use("cusolver")
 

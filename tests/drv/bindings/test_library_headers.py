@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import drv
-from drv.bindings import cublas, cublaslt, cufft, libraries, library_types, nccl
+from drv.bindings import cublas, cublaslt, cudnn, cufft, libraries, library_types, nccl
 from drv.bindings.prototypes import IntArray, LongArray, Prototype, prototypes
 
 from .c_headers import enums, fields, functions, header
@@ -18,10 +18,17 @@ from .c_headers import enums, fields, functions, header
 _HEADERS = {
     "cublas": ("cublas_api.h", "library_types.h"),
     "cublasLt": ("cublasLt.h", "cublas_api.h"),
+    "cudnn": ("cudnn_graph.h", "cudnn_ops.h", "cudnn_cnn.h"),
     "cufft": ("cufft.h", "cufftXt.h", "library_types.h"),
     "nccl": ("nccl.h",),
 }
-_DECLARED = {"cublas": cublas.Cublas, "cublasLt": cublaslt.CublasLt, "cufft": cufft.Cufft, "nccl": nccl.Nccl}
+_DECLARED = {
+    "cublas": cublas.Cublas,
+    "cublasLt": cublaslt.CublasLt,
+    "cudnn": cudnn.Cudnn,
+    "cufft": cufft.Cufft,
+    "nccl": nccl.Nccl,
+}
 _NUMBERS = {
     "int": ctypes.c_int,
     "cufftHandle": ctypes.c_int,
@@ -37,6 +44,10 @@ _OPAQUE = (
     "cublasLtMatmulDesc_t",
     "cublasLtMatrixLayout_t",
     "cublasLtMatmulPreference_t",
+    "cudnnHandle_t",
+    "cudnnTensorDescriptor_t",
+    "cudnnFilterDescriptor_t",
+    "cudnnConvolutionDescriptor_t",
     "cudaStream_t",
     "ncclComm_t",
 )
@@ -50,12 +61,25 @@ _OUTPUTS = {
     "cublasLtMatmulDesc_t*": ctypes.c_size_t,
     "cublasLtMatrixLayout_t*": ctypes.c_size_t,
     "cublasLtMatmulPreference_t*": ctypes.c_size_t,
+    "cudnnHandle_t*": ctypes.c_size_t,
+    "cudnnTensorDescriptor_t*": ctypes.c_size_t,
+    "cudnnFilterDescriptor_t*": ctypes.c_size_t,
+    "cudnnConvolutionDescriptor_t*": ctypes.c_size_t,
     "cudaStream_t*": ctypes.c_size_t,
     "ncclComm_t*": ctypes.c_size_t,
     "ncclUniqueId*": nccl.UniqueId,
 }
 _STRUCTS = {"ncclUniqueId": nccl.UniqueId, "ncclConfig_t*": ctypes.POINTER(nccl.Config)}
-_ENUMS = r"cublas\w+_t|cudaDataType(_t)?|cufftType|nccl(Result|DataType|RedOp|ScalarResidence)_t"
+_ENUMS = r"cublas\w+_t|cudnn\w+_t|cudaDataType(_t)?|cufftType|nccl(Result|DataType|RedOp|ScalarResidence)_t"
+_PERFORMANCE_FIELDS = [
+    ("cudnnConvolutionFwdAlgo_t", "algo"),
+    ("cudnnStatus_t", "status"),
+    ("float", "time"),
+    ("size_t", "memory"),
+    ("cudnnDeterminism_t", "determinism"),
+    ("cudnnMathType_t", "mathType"),
+    ("int", "reserved"),
+]
 _ARRAYS = {"int*": IntArray, "long long int*": LongArray}
 
 
@@ -94,7 +118,7 @@ def test_prototypes(library: str, prototype: Prototype) -> None:
     elif prototype.restype is ctypes.c_size_t:
         assert returned == "size_t"
     else:
-        assert returned in ("cublasStatus_t", "cufftResult", "ncclResult_t")
+        assert returned in ("cublasStatus_t", "cudnnStatus_t", "cufftResult", "ncclResult_t")
     assert len(parameters) == len(prototype.argtypes)
     output = prototype.output.index if prototype.output is not None else -1
     for index, (c_type, declared) in enumerate(zip(parameters, prototype.argtypes, strict=True)):
@@ -126,6 +150,11 @@ def test_names_are_those_of_the_macros() -> None:
             if name.startswith("cublasLt") and isinstance(enum, type) and issubclass(enum, IntEnum)
         ),
         ("cublas", library_types.cudaDataType),
+        *(
+            ("cudnn", enum)
+            for name, enum in vars(cudnn).items()
+            if name.startswith("cudnn") and isinstance(enum, type) and issubclass(enum, IntEnum)
+        ),
         ("cufft", cufft.cufftResult),
         ("cufft", cufft.cufftType),
         ("nccl", nccl.ncclResult_t),
@@ -151,6 +180,25 @@ def test_statuses_are_complete() -> None:
     assert {name for name in values if name.startswith("CUFFT_") and not skipped.match(name)} == set(
         cufft.cufftResult.__members__
     )
+
+
+def test_statuses_of_cudnn_are_known() -> None:
+    values = enums(header("cudnn", "cudnn_graph.h"))
+    names = {name for name, value in values.items() if name.startswith("CUDNN_STATUS") and 0 <= value < 6000}
+    # Each release may have new ones, which are told by their thousands.
+    assert set(cudnn.cudnnStatus_t.__members__) <= names
+
+
+def test_structs_of_cudnn() -> None:
+    text = _headers("cudnn")
+    types = {"float": ctypes.c_float, "size_t": ctypes.c_size_t, "int": ctypes.c_int * 3}
+    expected = [(name, types.get(c_type, ctypes.c_int)) for c_type, name in _PERFORMANCE_FIELDS]
+    assert list(cudnn.AlgorithmPerformance._fields_) == expected
+    for name in ("Fwd", "BwdData", "BwdFilter"):
+        body = re.search(rf"struct cudnnConvolution{name}AlgoPerfStruct \{{([^}}]*)\}}", text)
+        assert body
+        declared = re.findall(r"(\w+)\s+(\w+)(?:\[3\])?;", body[1])
+        assert [(re.sub(name, "Fwd", c_type), field) for c_type, field in declared] == _PERFORMANCE_FIELDS
 
 
 def test_statuses_of_nccl_are_complete() -> None:
@@ -192,7 +240,7 @@ def _bound(name: str) -> Any:
         pytest.skip(f"{name} is not installed")
 
 
-@pytest.mark.parametrize("name", ["cublas", "cublasLt", "cufft", "nccl"])
+@pytest.mark.parametrize("name", ["cublas", "cublasLt", "cudnn", "cufft", "nccl"])
 def test_every_symbol_exists(name: str) -> None:
     bound = _bound(name)
     for prototype in prototypes(_DECLARED[name]).values():
@@ -217,6 +265,25 @@ def test_calls_that_need_no_gpu() -> None:
         fft.cufftPlanMany(1, (2**31,), None, 1, 0, None, 1, 0, cufft.cufftType.CUFFT_C2C, 1)
     with pytest.raises(TypeError):
         fft.cufftDestroy()
+
+
+def test_calls_of_cudnn_that_need_no_gpu() -> None:
+    bound = _bound("cudnn")
+    assert bound.cudnnGetVersion() >= 91000
+    assert bound.cudnnGetErrorString(2000) == b"CUDNN_STATUS_BAD_PARAM"
+    tensor = bound.cudnnCreateTensorDescriptor()
+    bound.cudnnSetTensorNdDescriptor(tensor, 0, 4, (2, 3, 4, 5), (60, 20, 5, 1))
+    with pytest.raises(drv.InvalidValueError, match=r"dimA=.* failed: CUDNN_STATUS_BAD_PARAM.*parameter"):
+        bound.cudnnSetTensorNdDescriptor(tensor, 0, 4, (2, 3, -4, 5), (60, 20, 5, 1))
+    bound.cudnnDestroyTensorDescriptor(tensor)
+    filters = bound.cudnnCreateFilterDescriptor()
+    bound.cudnnSetFilterNdDescriptor(filters, 2, 1, 4, (8, 3, 3, 3))
+    bound.cudnnDestroyFilterDescriptor(filters)
+    convolution = bound.cudnnCreateConvolutionDescriptor()
+    bound.cudnnSetConvolutionNdDescriptor(convolution, 2, (1, 1), (1, 1), (1, 1), 1, 0)
+    bound.cudnnSetConvolutionMathType(convolution, 1)
+    bound.cudnnSetConvolutionGroupCount(convolution, 2)
+    bound.cudnnDestroyConvolutionDescriptor(convolution)
 
 
 def test_calls_of_nccl_that_need_no_gpu() -> None:
