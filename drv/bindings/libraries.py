@@ -29,16 +29,17 @@ def load(runtime: Runtime, name: str) -> Any:
     Parameters
     ----------
     runtime : Runtime
-        Its driver decides: the simulated one has its own cuBLAS, cuBLASLt and cuFFT, and no NCCL.
+        Its driver decides: the simulated one has its own cuBLAS, cuBLASLt and cuFFT, cuDNN with its option ``cudnn=on``, and no NCCL.
     name : str
         ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cublasLt"`` (a :class:`drv.bindings.cublaslt.CublasLt`),
-        ``"cudnn"`` (a :class:`drv.bindings.cudnn.Cudnn`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"`` (a :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a
-        :class:`drv.bindings.cupti.Cupti`).
+        ``"cudnn"`` (a :class:`drv.bindings.cudnn.Cudnn`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`), ``"nccl"`` (a
+        :class:`drv.bindings.nccl.Nccl`) or ``"cupti"`` (a :class:`drv.bindings.cupti.Cupti`).
 
     Raises
     ------
     LibraryNotInstalledError
-        If NVIDIA's library is missing; the message names the extra to install.
+        If NVIDIA's library is missing; the message names the extra to install. If it is cuDNN and simulated devices have none; the
+        message names the option.
     NotSupportedError
         If it is NCCL or CUPTI, for simulated devices.
     InvalidValueError
@@ -111,7 +112,14 @@ def _simulated(driver: Any, name: str) -> Any:
 
         return SimulatedCublasLt(driver)
     if name == "cudnn":
-        raise NotSupportedError("cuDNN is not simulated: convolutions have kernels of this project's own")
+        if not driver.options.cudnn:
+            raise LibraryNotInstalledError(
+                "the simulated devices have no cuDNN, unless the simulator's option cudnn is on: GRAPHROOT_SIMULATOR=cudnn=on, or "
+                "drv.simulator.install(cudnn=True)"
+            )
+        from drv.simulator.libraries.cudnn import SimulatedCudnn
+
+        return SimulatedCudnn(driver)
     if name == "cupti":
         raise NotSupportedError(
             "CUPTI watches real GPUs, and the devices here are simulated: drv.simulator.timed() has their times"

@@ -44,7 +44,7 @@ def install(**options: Any) -> Runtime:
         As in ``GRAPHROOT_SIMULATOR``, whose values hold for what is left out here: ``devices=2``,
         ``model="h200"``, ``memory="2GiB"``, ``capability="9.0"``, ``multiprocessors=132``, ``peers="all"``,
         ``schedule="lazy"``, ``seed=0``, ``check="race"``, ``same_values="report"``, ``native="off"``, ``cores="all"``,
-        ``execute=False``.
+        ``execute=False``, ``cudnn=True``.
         ``docs/simulator.md`` says what each does.
 
     Returns

@@ -19,6 +19,10 @@ Status = TypeVar("Status", bound=IntEnum)
 RELEASES = frozenset(
     (
         "cublasDestroy",
+        "cudnnDestroy",
+        "cudnnDestroyConvolutionDescriptor",
+        "cudnnDestroyFilterDescriptor",
+        "cudnnDestroyTensorDescriptor",
         "cuArrayDestroy",
         "cuCtxDestroy",
         "cuDevicePrimaryCtxRelease",
@@ -132,7 +136,7 @@ class Injection:
         self.asked.append(_LaunchFault(status, kernel, nth, sticky))
 
     def fail_call(self, nth: int = 1, name: str | None = None, status: IntEnum | None = None) -> None:
-        """Let a call of the driver, cuBLAS or cuFFT answer with an error.
+        """Let a call of the driver, cuBLAS, cuDNN or cuFFT answer with an error.
 
         The call does nothing else, except one that gives something back (``cuMemFree``, ``cuEventDestroy``, ...):
         it does so, and answers with the error of earlier work, as CUDA's may.
@@ -143,7 +147,7 @@ class Injection:
             Which call from now on, from 1. Calls that a library makes of the driver are not counted.
         name : str, optional
             Count calls of this function only, such as ``"cuEventRecord"`` or ``"cublasGemmEx"``.
-        status : CUresult, cublasStatus_t or cufftResult, optional
+        status : CUresult, cublasStatus_t, cudnnStatus_t or cufftResult, optional
             What the call answers. A call whose statuses are of another type, or for which none is given, answers
             ``CUDA_ERROR_UNKNOWN``, or its library's internal error.
 

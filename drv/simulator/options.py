@@ -34,6 +34,7 @@ DEFAULTS: dict[str, str] = {
     "execute": "on",
     "native": "auto",
     "cores": "1",
+    "cudnn": "off",
 }
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base**power
@@ -54,7 +55,7 @@ class Options:
 
     ``model`` is what a device stands for, if anything; ``memory`` is in bytes; ``peers`` holds ordered pairs ``(accessor, owner)`` of devices between which
     peer access can be enabled; ``check`` and ``schedule`` are words of ``CHECKS`` and ``SCHEDULES``; ``same_values`` says whether several threads that store one value to an
-    address are reported; ``cores`` is how many of the host's cores native code may use for one grid.
+    address are reported; ``cores`` is how many of the host's cores native code may use for one grid; ``cudnn`` is whether cuDNN is there.
     """
 
     devices: int
@@ -70,13 +71,14 @@ class Options:
     execute: bool
     native: str
     cores: int
+    cudnn: bool
 
 
 def parse_options(text: str = "", **keywords: Any) -> Options:
     """Options from ``name=value,name=value`` and keywords, which win over the text.
 
     A keyword's value may be what the text would hold (``memory="2GiB/1GiB"``) or the natural Python value:
-    an int, a float or pair for a capability, a bool for ``execute``, a sequence with one item per device,
+    an int, a float or pair for a capability, a bool for ``execute`` and ``cudnn``, a sequence with one item per device,
     a sequence of pairs for ``peers``. A model says what its capability, multiprocessors and memory are, where these are not
     given. Raises :class:`OptionError` that quotes the offending part.
     """
@@ -116,6 +118,7 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
         execute=_switch("execute", values["execute"]),
         native=_word("native", values["native"], NATIVE),
         cores=_cores("cores", values["cores"]),
+        cudnn=_switch("cudnn", values["cudnn"]),
     )
 
 

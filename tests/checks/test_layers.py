@@ -26,6 +26,7 @@ INSIDE_FUNCTIONS = {
         "cupti": _OPTIONAL,
         "SimulatedCublas": _CHOSEN,
         "SimulatedCublasLt": _CHOSEN,
+        "SimulatedCudnn": _CHOSEN,
         "SimulatedCufft": _CHOSEN,
         "from_environment": _CHOSEN,
         "SimulatedDriver": _CHOSEN,

@@ -29,6 +29,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "check": CHECKS,
     "same_values": SAME_VALUES,
     "execute": ("on", "off"),
+    "cudnn": ("on", "off"),
 }
 
 

@@ -26,7 +26,7 @@ def test_defaults_are_those_of_the_design() -> None:
 def test_text_and_keywords_say_the_same() -> None:
     text = parse_options(
         "devices=2, memory=2GiB/512MiB,capability=9.0/8.6,multiprocessors=132/80,peers=0-1,"
-        "schedule=lazy,seed=7,check=race,same_values=report,execute=off"
+        "schedule=lazy,seed=7,check=race,same_values=report,execute=off,cudnn=on"
     )
     keywords = parse_options(
         devices=2,
@@ -39,8 +39,11 @@ def test_text_and_keywords_say_the_same() -> None:
         check="race",
         same_values="report",
         execute=False,
+        cudnn=True,
     )
     assert text == keywords
+    assert text.cudnn
+    assert not parse_options().cudnn
     assert text.same_values
     assert not parse_options().same_values
     assert text.capability == ((9, 0), (8, 6))
@@ -132,6 +135,7 @@ def test_memory_units(text: str, nbytes: int) -> None:
         ("schedule=never", "'never'"),
         ("check=maybe", "'maybe'"),
         ("execute=yes", "'yes'"),
+        ("cudnn=9", "'9'"),
         ("seed=x", "'x'"),
         ("devices=2,peers=0:1", "'0:1'"),
         ("devices=2,peers=0-2", "'0-2'"),

@@ -33,7 +33,7 @@ def test_each_runtime_has_its_own_library() -> None:
     drv.reset()
     assert simulator.install().library("cublas") is not library
     with pytest.raises(
-        drv.InvalidValueError, match="no library 'cusparse': expected one of cublas, cublasLt, cufft"
+        drv.InvalidValueError, match="no library 'cusparse': expected one of cublas, cublasLt, cudnn, cufft"
     ):
         drv.runtime().library("cusparse")
 
