@@ -24,8 +24,9 @@ from tensor.core.base import TensorBase, maker
 from tensor.core.creation_arguments import shaped
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
-from tensor.core.host import native_loops
+from tensor.core.host import half_precision, native_loops
 from tensor.core.host.broadcasting import use_rows_in_place
+from tensor.core.host.scratch import scratch
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
@@ -49,6 +50,9 @@ _LETTERS = "abcdefgh"
 _BLOCK = 1 << 16
 #: Elements from which on it is worth telling NumPy how to go over operands that are stretched or have gaps.
 _MANY = 1 << 16
+#: Elements of half precision from which on a table of all results is worth it, and how many tables an operation has.
+_TABULATED, _TABLES = 1 << 18, 8
+_HALVES = (float16, bfloat16)
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -96,6 +100,11 @@ class Pointwise:
         Whether new results are row-major, and do not lie as the operands do.
     stored : sequence of dtype
         Dtypes that it computes in of those whose elements are only stored; other ones raise NotImplementedError.
+    half : callable, optional
+        ``half(bits, infinity, out)``: the same on the bits of half precision, uint16, of which infinity's are given.
+    tabulated : bool
+        Whether the NumPy form has so many steps that it is quicker to look up results for bfloat16 in a table. Those for float16,
+        whose conversions take longer, always are.
     """
 
     #: The dtype that is computed in decides, which need not be that of an operand.
@@ -120,6 +129,8 @@ class Pointwise:
         node: str | Callable[..., str] = "",
         row_major: bool = False,
         stored: Sequence[dtype] = (),
+        half: Callable[[Any, Any, Any], None] | None = None,
+        tabulated: bool = False,
     ) -> None:
         self.name = name
         self.cuda = cuda
@@ -135,6 +146,9 @@ class Pointwise:
         self.options = options
         self.row_major = row_major
         self.stored = stored
+        self.half = half
+        self.tabulated = tabulated
+        self._tables: dict[Any, Any] = {}
         #: ``None`` for an operation that has no derivatives.
         self.formula: BackwardFormula | None = (
             BackwardFormula(node or node_name(name), tuple(_LETTERS), derivatives) if derivatives else None
@@ -580,7 +594,13 @@ class Pointwise:
             if not isinstance(x, TensorBase):
                 return element.type(wrapped(x, compute_dtype))
             array = x._host
-            return array.astype(element) if changed[position] else array
+            if not changed[position]:
+                return array
+            if element != np.float32 or array.dtype != np.float16:
+                return array.astype(element)
+            converted = np.empty_like(array, element)
+            half_precision.from_float16(converted, array)
+            return converted
 
         def write(into: Any, value: Any) -> None:
             if value.dtype == into.dtype and rounded is None:
@@ -594,19 +614,27 @@ class Pointwise:
 
         # One step needs fewer arrays in the cache at once, and conversions take longer than memory does.
         size = _BLOCK << 2 * is_ufunc
-        # Half precision is rounded as NumPy does, without looking for a loop for each block.
-        plain = rounded is None and compute_dtype is float32 and target.dtype in (float16, bfloat16)
+        # Half precision is rounded without looking for a native loop for each block.
+        round_half = None
+        if rounded is None and compute_dtype is float32 and target.dtype in _HALVES:
+            round_half = half_precision.block_to_float16 if target.dtype is float16 else _copied
+        if float16 in (target.dtype, *[each.dtype for each in signature if not isinstance(each, type)]):
+            size = _BLOCK
 
         def run_blocks(out: Tensor, *operands: Any) -> None:
-            into = out._writable.reshape(-1)
-            long = [isinstance(x, TensorBase) for x in operands]
+            run_blocks_of(out._writable, *[x._host if isinstance(x, TensorBase) else x for x in operands])
+
+        def run_blocks_of(target: Any, *operands: Any) -> None:
+            into = target.reshape(-1)
+            long = [isinstance(x, np.ndarray) for x in operands]
             values = [
-                x._host.reshape(-1) if isinstance(x, TensorBase) else element.type(wrapped(x, compute_dtype))
+                x.reshape(-1) if isinstance(x, np.ndarray) else element.type(wrapped(x, compute_dtype))
                 for x in operands
             ]
             # Where what is computed is not what is written, or lies where operands do: one block for all results.
-            scratch = None
+            result_room = None
             exact = rounded is None and into.dtype == element
+            first = into[:size]
             if not is_ufunc and (
                 not exact
                 or any(
@@ -615,21 +643,24 @@ class Pointwise:
                     if is_long
                 )
             ):
-                scratch = np.empty(size, element)
+                result_room = scratch(first, element)
             # Memory that all blocks are converted to, as the system clears new memory for each.
             rooms = [
-                np.empty(size, element) if is_long and convert else None
+                scratch(first, element) if is_long and convert else None
                 for is_long, convert in zip(long, changed, strict=True)
             ]
             if is_ufunc and numbers_only and not exact:
-                scratch = next((room for room in rooms if room is not None), None)
+                result_room = next((room for room in rooms if room is not None), None)
 
             def part(x: Any, room: Any, block: slice) -> Any:
                 if room is None:
                     return x[block]
                 piece = x[block]
                 converted = room[: piece.size]
-                converted[...] = piece
+                if piece.dtype == np.float16 and element == np.float32:
+                    half_precision.block_from_float16(converted, piece)
+                else:
+                    converted[...] = piece
                 return converted
 
             with np.errstate(all="ignore"):
@@ -640,16 +671,21 @@ class Pointwise:
                         for x, is_long, room in zip(values, long, rooms, strict=True)
                     ]
                     piece = into[block]
-                    if not writes or (is_ufunc and not exact and scratch is None):
+                    if not writes or (is_ufunc and not exact and result_room is None):
                         write(piece, np.asarray(function(*parts)))
-                    elif scratch is None:
+                    elif result_room is None:
                         function(*parts, out=piece, **loop)
                     else:
-                        value = function(*parts, out=scratch[: piece.size], **loop)
-                        if plain:
-                            np.copyto(piece, value, casting="unsafe")
+                        value = function(*parts, out=result_room[: piece.size], **loop)
+                        if round_half is not None:
+                            round_half(piece, value)
                         else:
                             write(piece, value)
+
+        if rounded is None and compute_dtype is float32 and target.dtype in _HALVES:
+            run_half = self._on_halves(target, signature, run_blocks_of)
+            if run_half is not None:
+                return run_half
 
         in_place = 0 if any(changed) else _row_in_place(target, signature)
 
@@ -682,6 +718,59 @@ class Pointwise:
 
         return run
 
+    def _on_halves(
+        self, target: Layout, signature: Sequence[Layout | type], compute: Callable[..., None]
+    ) -> Callable[..., None] | None:
+        """How an operation on one tensor of half precision goes without conversions; ``None`` where it does not.
+
+        By the bits of elements; or, for many elements, by a table of the results for all of the 65,536 that there are, where looking
+        them up costs less than conversions and steps. ``compute(into, array, *numbers)`` fills it.
+        """
+        tensors = [each for each in signature if not isinstance(each, type)]
+        if len(tensors) != 1 or tensors[0].dtype not in _HALVES:
+            return None
+        if self.half is not None and len(signature) == 1 and tensors[0].dtype is target.dtype:
+            on_bits, infinity = self.half, np.array(np.inf, target.dtype.numpy).view(np.uint16)
+            alike = _alike(target, signature)
+
+            def run_on_bits(out: Tensor, a: Tensor) -> None:
+                source, into = a._host.view(np.uint16), out._writable.view(np.uint16)
+                if not alike:
+                    on_bits(source, infinity, into)
+                    return
+                source, into = source.reshape(-1), into.reshape(-1)
+                for start in range(0, into.size, _BLOCK):
+                    on_bits(source[start : start + _BLOCK], infinity, into[start : start + _BLOCK])
+
+            return run_on_bits
+        if target.numel < _TABULATED or not _alike(target, signature):
+            return None
+        if not (self.tabulated or tensors[0].dtype is float16):
+            return None
+        position, origin = signature.index(tensors[0]), tensors[0].dtype
+        tables = self._tables
+
+        def run(out: Tensor, *operands: Any) -> None:
+            # Numbers as they are computed with: -0.0 is not 0.0.
+            numbers = [x for i, x in enumerate(operands) if i != position]
+            key = (origin, target.dtype, *[np.float32(wrapped(x, float32)).tobytes() for x in numbers])
+            table = tables.get(key)
+            if table is None:
+                every = np.arange(1 << 16, dtype=np.uint16).view(origin.numpy)
+                table = np.empty(1 << 16, target.dtype.numpy)
+                compute(table, *[every if i == position else x for i, x in enumerate(operands)])
+                if len(tables) >= _TABLES:
+                    tables.clear()
+                tables[key] = table = table.view(np.uint16)
+            source = operands[position]._host.reshape(-1).view(np.uint16)
+            into = out._writable.reshape(-1).view(np.uint16)
+            for start in range(0, into.size, _BLOCK):
+                block = slice(start, start + _BLOCK)
+                # All are inside of the table; the mode spares a copy of the block.
+                table.take(source[block], out=into[block], mode="clip")
+
+        return run
+
 
 def one_pass(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a NumPy form that goes over its arrays once, as a ufunc does: it is not called for block after block.
@@ -699,6 +788,10 @@ def takes_out(function: Callable[..., Any]) -> bool:
     except ValueError:
         # A function of NumPy in C, which does not say.
         return False
+
+
+def _copied(target: Any, source: Any) -> None:
+    np.copyto(target, source, casting="unsafe")
 
 
 class _Mixed(Exception):  # noqa: N818 - never leaves this module

@@ -31,6 +31,7 @@ from nvrtc_kernels.dtypes import (
 from tensor.core.base import empty, maker
 from tensor.core.devices.graph_capture import capture_of
 from tensor.core.dtypes import float8
+from tensor.core.host import half_precision
 from tensor.core.host.native_loops import address
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.sync_debug import sync_debug
@@ -234,8 +235,14 @@ def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray
             origin.itemsize // 2 if origin.is_complex else origin.itemsize
         )
     # An integer may be too large for half precision.
-    by_numpy = _quietly if not is_exact or to is float16 else _directly
+    by_numpy: Callable[[NDArray[Any], NDArray[Any]], None] = (
+        _quietly if not is_exact or to is float16 else _directly
+    )
     half = (float16, bfloat16)
+    if (origin, to) == (float16, float32):
+        by_numpy = half_precision.from_float16
+    elif (origin, to) == (float32, float16):
+        by_numpy = half_precision.to_float16
     return _by_loop(to, origin, by_numpy) if to in half or origin in half else by_numpy
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category, uint8
 from tensor.autograd.recording.recorder import Derivative
+from tensor.core.host.scratch import scratch
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, LOWER, Autocast
 from tensor.operations.creation.like import zeros_like
@@ -56,6 +57,7 @@ def _activation(
     curvature: tuple[str, _OnArrays, _OnTensors] | None,
     *,
     categories: tuple[Category, ...] = _FLOATING,
+    tabulated: bool = False,
 ) -> Pointwise:
     """The operation with its derivatives.
 
@@ -66,6 +68,8 @@ def _activation(
         tensors, made of differentiable operations. ``None`` for the curvature of a piecewise linear function, which is 0.
     categories
         Of the dtypes that the function takes.
+    tabulated
+        See :class:`.Pointwise`.
     """
     expressions = [each[0] for each in (value, slope, curvature) if each is not None]
     scalars = [each for each in "pqr" if any(f"{{{each}}}" in text for text in expressions)]
@@ -123,6 +127,7 @@ def _activation(
         typed=1,
         categories=categories,
         include="activations.cuh",
+        tabulated=tabulated,
         derivatives=(needing("a", 1, lambda grad, x, *scalars: first(grad, x, *scalars)),),
     )
 
@@ -148,11 +153,23 @@ def _rectified(a: Any, out: Any = None) -> Any:
     return np.clip(a, 0, np.inf, out=out) if a.dtype.kind == "f" else np.maximum(a, a.dtype.type(0), out=out)
 
 
+def _rectified_half(bits: Any, infinity: Any, out: Any) -> None:
+    # Negative numbers lie between the negative zero and NaN.
+    offset = np.subtract(bits, _BEYOND_NEGATIVE_ZERO, out=scratch(bits))
+    mask = (offset <= infinity - _ONE).view(np.int8)
+    mask -= 1
+    np.copyto(offset.view(np.int16), mask)
+    np.bitwise_and(bits, offset, out=out)
+
+
+_BEYOND_NEGATIVE_ZERO, _ONE = constants((0x8001, 1), np.uint16)
+
 RELU = Pointwise(
     "relu",
     "a <= 0 ? Compute(0) : a",
     _rectified,
     categories=_REAL,
+    half=_rectified_half,
     derivatives=(lambda grad, out: RELU_BACKWARD.binary(grad, out),),
 )
 #: Of (gradient, result).
@@ -375,6 +392,7 @@ ELU = _activation(
         lambda x, p, q, r: choose(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
         _elu_curvature_of,
     ),
+    tabulated=True,
 )
 CELU = ELU.shown_as("CeluBackward0")
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -493,6 +511,7 @@ SOFTPLUS = _activation(
         ),
         _softplus_curvature_of,
     ),
+    tabulated=True,
 )
 
 
@@ -537,6 +556,7 @@ LOG_SIGMOID = _activation(
         lambda x: -logistic_on_host(x) * logistic_on_host(-x),
         lambda x: MUL.binary(-SIGMOID.unary(x), SIGMOID.unary(-x)),
     ),
+    tabulated=True,
 )
 
 
@@ -598,6 +618,7 @@ SILU = _activation(
     value=("{x} / (1 + exp(-{x}))", _silu),
     slope=("silu_slope({x})", _silu_slope),
     curvature=("silu_curvature({x})", _silu_curvature, _silu_curvature_of),
+    tabulated=True,
 )
 
 
@@ -651,6 +672,7 @@ MISH = _activation(
     value=("{x} * mish_factor({x})", lambda x: x * _mish_factor(x)),
     slope=("mish_slope({x})", _mish_slope),
     curvature=("mish_curvature({x})", _mish_curvature, _mish_curvature_of),
+    tabulated=True,
 )
 
 
@@ -737,6 +759,7 @@ GELU = _activation(
         lambda x: _normal_density(x) * (2 - x * x),
         _gelu_curvature_of,
     ),
+    tabulated=True,
 )
 #: Of the approximation ``x * (1 + tanh(u)) / 2``, where ``u = _SCALE * (x + _CUBIC * x**3)``.
 _SCALE = float(np.sqrt(2 / np.pi))
@@ -778,6 +801,7 @@ GELU_TANH = _activation(
     value=("{x} * gelu_tanh_factor({x})", lambda x: x * _gelu_tanh_factor(x)),
     slope=("gelu_tanh_slope({x})", _gelu_tanh_slope),
     curvature=("gelu_tanh_curvature({x})", _gelu_tanh_curvature, _gelu_tanh_curvature_of),
+    tabulated=True,
 )
 
 
@@ -1030,6 +1054,7 @@ HARDSWISH = _activation(
         lambda x: ((x > -3) & (x < 3)) / x.dtype.type(3),
         lambda x: DIV.binary(((x > -3) & (x < 3)).to(x.dtype), 3),
     ),
+    tabulated=True,
 )
 
 

@@ -572,6 +572,8 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 # Signs
 
+_SIGN_OF_HALF = np.uint16(0x8000)
+
 NEG: Pointwise = Pointwise(
     "neg",
     "-a",
@@ -581,6 +583,7 @@ NEG: Pointwise = Pointwise(
         "`~` or `logical_not()` operator instead."
     ),
     derivatives=(lambda grad: NEG.unary(grad),),
+    half=lambda bits, _, out: np.bitwise_xor(bits, _SIGN_OF_HALF, out=out),
 )
 ABS = Pointwise(
     "abs",
@@ -590,6 +593,7 @@ ABS = Pointwise(
     categories=NUMERIC,
     derivatives=(lambda grad, a: MUL.binary(grad, SGN.unary(a)),),
     stored=FLOAT8,
+    half=lambda bits, _, out: np.bitwise_and(bits, ~_SIGN_OF_HALF, out=out),
 )
 
 

@@ -228,6 +228,7 @@ ERF = Pointwise(
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: BELL.binary(grad, a),),
+    tabulated=True,
 )
 
 #: Gradient of the error function: of (gradient, element).
@@ -282,6 +283,7 @@ ERFC = Pointwise(
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: NEG.unary(BELL.binary(grad, a)),),
+    tabulated=True,
 )
 
 
@@ -345,6 +347,7 @@ ERFINV = Pointwise(
     derivatives=(
         lambda grad, out: MUL.binary(grad, MUL.binary(EXP.unary(SQUARE.unary(out)), math.sqrt(math.pi) / 2)),
     ),
+    tabulated=True,
 )
 
 
@@ -395,6 +398,7 @@ ERFCX = Pointwise(
             grad, SUB.binary(MUL.binary(MUL.binary(a, 2), out), 2 / math.sqrt(math.pi))
         ),
     ),
+    tabulated=True,
 )
 
 
@@ -458,6 +462,7 @@ NDTR = Pointwise(
             grad, MUL.binary(EXP.unary(MUL.binary(SQUARE.unary(a), -0.5)), 1 / math.sqrt(2 * math.pi))
         ),
     ),
+    tabulated=True,
 )
 
 
@@ -510,6 +515,7 @@ LOG_NDTR = Pointwise(
             MUL.binary(grad, math.sqrt(2 / math.pi)), ERFCX.unary(MUL.binary(a, -_ROOT_HALF))
         ),
     ),
+    tabulated=True,
 )
 
 
@@ -572,6 +578,7 @@ NDTRI = Pointwise(
             grad, MUL.binary(EXP.unary(MUL.binary(SQUARE.unary(out), 0.5)), math.sqrt(2 * math.pi))
         ),
     ),
+    tabulated=True,
 )
 
 

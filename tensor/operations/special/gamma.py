@@ -215,6 +215,7 @@ LGAMMA = Pointwise(
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: MUL.binary(grad, DIGAMMA.unary(a)),),
+    tabulated=True,
 )
 
 
@@ -271,6 +272,7 @@ DIGAMMA: Pointwise = Pointwise(
     categories=_REAL,
     include="special_functions.cuh",
     derivatives=(lambda grad, a: MUL.binary(grad, POLYGAMMA.binary(a, 1)),),
+    tabulated=True,
 )
 
 

@@ -52,6 +52,7 @@ SIGMOID = Pointwise(
     logistic_on_host,
     rule=rules.floating,
     derivatives=(lambda grad, out: SIGMOID_BACKWARD.binary(grad, out),),
+    tabulated=True,
 )
 
 #: Of (gradient, result).
@@ -93,6 +94,7 @@ LOGIT = Pointwise(
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: LOGIT_BACKWARD.binary(grad, a),),
+    tabulated=True,
 )
 
 #: Of (gradient, element).
@@ -355,6 +357,7 @@ ENTR = Pointwise(
     categories=_REAL,
     node="SpecialEntrBackward0",
     derivatives=(lambda grad, a: MUL.binary(grad, SUB.binary(NEG.unary(LOG.unary(a)), 1)),),
+    tabulated=True,
 )
 
 

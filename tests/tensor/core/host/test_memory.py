@@ -68,3 +68,4 @@ def test_arrays_have_the_shape_and_type_that_was_asked_for(kind):
     assert array.flags.c_contiguous
     assert array.flags.writeable
     assert array.nbytes == nbytes
+    assert array.ctypes.data % host_memory.LINE == 0
