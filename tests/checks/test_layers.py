@@ -41,7 +41,7 @@ INSIDE_FUNCTIONS = {
         "require": _CHOSEN,
     },
     "nvrtc_kernels": {"text": _CHOSEN, "forward": _CHOSEN, "backward": _CHOSEN, "RowWriter": _CHOSEN},
-    "tensor": {"Recorder": _CHOSEN},
+    "tensor": {"Recorder": _CHOSEN, "works": _OPTIONAL},
     "nn": {"vmap": "its rules, for every operation, are of use only to masks that are functions"},
     "parallel": {
         "MpiTransport": _OPTIONAL,

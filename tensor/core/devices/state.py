@@ -107,10 +107,11 @@ class _Local(threading.local):
     def __init__(self, default: Stream) -> None:
         self.default = default
         self.stream = default
-        #: The handle of cuBLAS, once there is one.
+        #: The handles of cuBLAS and cuDNN, once there are any.
         self.blas: Any = None
-        #: What lets go of it with the thread.
-        self.blas_lease: Any = None
+        self.cudnn: Any = None
+        #: What lets go of them with the thread.
+        self.leases: list[Any] = []
         #: Results that a plan is to give, the next one last: see :mod:`tensor.core.plans.placing`.
         self.placed: list[Any] = []
 

@@ -113,10 +113,17 @@ def on_contiguous(run: Callable[..., Any], *layouts: Layout | None) -> Callable[
 
     ``None`` stands for what is passed on as it is.
     """
+    return on_format(run, contiguous_format, *layouts)
+
+
+def on_format(run: Callable[..., Any], form: memory_format, *layouts: Layout | None) -> Callable[..., Any]:
+    """As :func:`on_contiguous`, for what reads operands in the format ``form``."""
     packs = [
         None
-        if layout is None or layout.contiguous
-        else layout.device_state.plans[COPIED, layout.as_contiguous(), layout]
+        if layout is None or form.describes(layout)
+        else layout.device_state.plans[
+            COPIED, layout.as_contiguous() if form is contiguous_format else form.layout(layout), layout
+        ]
         for layout in layouts
     ]
     if not any(packs):

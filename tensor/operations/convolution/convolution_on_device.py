@@ -172,7 +172,7 @@ def _depthwise(
         planned = depthwise.plan(device_state.native, direction, *sizes, bias)
         return Work(planned.run, planned.scratch_bytes)
     launch = kernels.plan_depthwise(device_state.native, direction, *sizes)
-    add = _on_whole(device_state, dtype, shape, bias)
+    add = bias_onto(device_state, dtype, shape, bias)
 
     def run(stream: Any, _: int, out: int, first: int, second: int, bias: int) -> None:
         launch(stream, out, first, second)
@@ -182,15 +182,18 @@ def _depthwise(
     return Work(run, 0)
 
 
-def _on_whole(
-    device_state: Any, dtype: dtype, shape: tuple[int, ...], bias: int | None
+def bias_onto(
+    device_state: Any, dtype: dtype, shape: tuple[int, ...], bias: int | None, channels_last: bool = False
 ) -> Callable[..., None] | None:
-    """What adds a bias to a whole result in place; ``shape`` is ``(items, filters, depth, height, width)``."""
+    """What adds a bias of that stride to a whole result in place, if there is one.
+
+    It is ``run(stream, out, out, bias)`` for addresses; ``shape`` is ``(items, filters, depth, height, width)``.
+    """
     if bias is None:
         return None
     items, filters, depth, height, width = shape
     windows = depth * height * width
-    steps = (filters * windows, windows, 1)
+    steps = (filters * windows, 1, filters) if channels_last else (filters * windows, windows, 1)
     return _bias_added(device_state, dtype, (items, filters, windows), (steps, steps), bias)
 
 
@@ -234,7 +237,7 @@ def _forward_by_items(
         for item, items, first, count in chunks
         for group in range(s.groups)
     ]
-    add = _on_whole(device_state, dtype, geometry.result, bias)
+    add = bias_onto(device_state, dtype, geometry.result, bias)
 
     def run(stream: Any, scratch: int, out: int, x: int, w: int, bias: int) -> None:
         for unfold, image, multiply, matrix, target in steps:
@@ -349,7 +352,7 @@ def input_gradient(device_state: Any, geometry: Geometry, dtype: dtype, bias: in
         )
         for item, items, group, channel, channels in _channel_chunks(geometry, s.width, together, most)
     ]
-    add = _on_whole(device_state, dtype, geometry.image, bias)
+    add = bias_onto(device_state, dtype, geometry.image, bias)
 
     def run(stream: Any, scratch: int, out: int, grad: int, w: int, bias: int) -> None:
         for multiply, matrix, argument, fold, target in steps:

@@ -1,7 +1,8 @@
 """The three directions of a convolution, each of which is run backward by the other two.
 
 They are the convolution, the gradient of its input (which is the transposed convolution) and the gradient of its weight.
-:mod:`.convolution_on_device` and :mod:`.convolution_on_host` work them out for a geometry.
+:mod:`.convolution_on_device` and :mod:`.convolution_on_host` work them out for a geometry, :mod:`.implicit` and
+:mod:`.through_cudnn` for layouts.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.grad_mode import modes
-from tensor.core.plans.copies import COPIED, formatted, host_conversion, in_format, on_contiguous
+from tensor.core.plans.copies import COPIED, formatted, host_conversion, in_format, on_contiguous, on_format
 from tensor.operations.pointwise.arithmetic import ADD
 from tensor.operations.reductions.sums import SUM, SUM_BACKWARD
 
 from . import convolution_on_device as on_device
 from . import convolution_on_host as on_host
-from . import implicit
+from . import implicit, through_cudnn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,17 +73,47 @@ class Direction:
     ) -> Callable[..., Tensor]:
         """What carries it out for operands of given layouts."""
 
+        def own() -> Callable[..., Tensor]:
+            return self._by_own_kernels(first, second, bias, form)
+
+        if not self._is_for_cudnn(first, second, form):
+            return own()
+        out = self._out(first, form)
+
+        def ways(exact: bool, deterministic: bool) -> list[Callable[..., Tensor]]:
+            # Most programs run where there is no cuDNN.
+            from .cudnn_algorithms import works
+
+            return [
+                on_format(self._on_device(out, work), form, first, second, None)
+                for work in works(
+                    self.name, self.geometry, out, bias, form, exact=exact, deterministic=deterministic
+                )
+            ]
+
+        device_state: Any = out.device_state
+        return through_cudnn.chosen(device_state, own, ways)
+
+    def _by_own_kernels(
+        self, first: Layout, second: Layout, bias: Layout | None, form: memory_format
+    ) -> Callable[..., Tensor]:
         def contiguously() -> Callable[..., Tensor]:
             return in_format(self._contiguously(first, second, bias), form)
 
-        if not self.is_implicit(first, second, form):
+        if not self._is_implicit(first, second, form):
             return contiguously()
         out = self._out(first, form)
         run = self._on_device(out, implicit.plan(self.name, self.geometry, first, second, out, bias))
         return run if out.dtype is not float32 else implicit.where_rounded(run, contiguously)
 
-    def is_implicit(self, first: Layout, second: Layout, form: memory_format) -> bool:
-        """Whether tensor cores compute it from operands of these layouts where they lie."""
+    def reads_in_place(self, first: Layout, second: Layout, form: memory_format) -> bool:
+        """Whether it may be computed from operands of these layouts where they lie, row-major or not."""
+        return self._is_implicit(first, second, form) or self._is_for_cudnn(first, second, form)
+
+    def _is_for_cudnn(self, first: Layout, second: Layout, form: memory_format) -> bool:
+        return through_cudnn.takes(self.geometry, first, second, self._out(first, form))
+
+    def _is_implicit(self, first: Layout, second: Layout, form: memory_format) -> bool:
         return implicit.takes(self.name, self.geometry, first, second, self._out(first, form))
 
     def _out(self, first: Layout, form: memory_format) -> Layout:
@@ -203,15 +234,15 @@ class _Gradients:
         """What makes the gradients for tensors of these layouts."""
         device_state: Any = grad.device_state
         layouts = first, second, grad
-        steps, any_implicit = [], False
+        steps, any_in_place = [], False
         direct = device_state.is_cuda
         for position, (direction, left, right) in enumerate(self.direction.derivatives):
             a, b = layouts[left], layouts[right]
             if expected[position] and a is not None and b is not None:
                 steps.append((position, direction, left, right, a, b))
-                any_implicit = any_implicit or direction.is_implicit(a, b, form)
+                any_in_place = any_in_place or direction.reads_in_place(a, b, form)
                 direct = direct and a.contiguous and b.contiguous and a.numel and b.numel
-        if not grad.contiguous and not any_implicit:
+        if not grad.contiguous and not any_in_place:
             # Once for all that read it.
             layout = grad.as_contiguous()
             pack = device_state.plans[COPIED, layout, grad]
@@ -219,7 +250,7 @@ class _Gradients:
             return lambda first, second, grad: packed(first, second, pack(grad))
         axes = tuple(axis for axis in range(len(grad.shape)) if axis != self.direction.channels_at)
         total = device_state.plans[SUM, grad, axes, False] if expected[2] else None
-        if direct and not any_implicit:
+        if direct and not any_in_place:
             return _on_one_scratch(steps, total)
         runs = [
             (position, device_state.plans[direction, a, b, None, form], left, right)

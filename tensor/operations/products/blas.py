@@ -16,6 +16,7 @@ from drv.bindings.cublas import cublasMath_t as Math
 from drv.bindings.library_types import cudaDataType as Type
 from drv.environment import cublas_workspace_bytes
 from tensor.core.devices.graph_capture import capture_of
+from tensor.core.devices.leases import leased
 from tensor.core.modes.precision import settings
 from tensor.core.storage import DeviceStorage
 
@@ -150,19 +151,6 @@ def _handles(runtime: Runtime) -> _Handles:
     return runtime.cache("cublas handles", make)
 
 
-class _Lease:
-    """A thread's hold on a handle: when the thread ends, the handle is free for another."""
-
-    __slots__ = ("free", "handle")
-
-    def __init__(self, handle: Handle, free: list[Handle]) -> None:
-        self.handle = handle
-        self.free = free
-
-    def __del__(self) -> None:
-        self.free.append(self.handle)
-
-
 def _workspace_bytes(device_state: CudaState) -> int:
     """Bytes of a workspace: as the environment says, or as suits the device."""
     argument = cublas_workspace_bytes()
@@ -174,15 +162,9 @@ def _workspace_bytes(device_state: CudaState) -> int:
 def handle_for(device_state: CudaState) -> Handle:
     """The handle of this thread, set to its current stream on the device."""
     local = device_state.local
-    result: Handle | None = local.blas
-    if result is None:
-        free = device_state.runtime.cache(("free cublas handles", device_state.ordinal), list[Handle])
-        try:
-            result = free.pop()
-        except IndexError:
-            result = Handle(device_state)
-        local.blas_lease = _Lease(result, free)
-        local.blas = result
+    if local.blas is None:
+        local.blas = leased(device_state, "cublas", Handle)
+    result: Handle = local.blas
     result.use(local.stream)
     return result
 
