@@ -36,7 +36,7 @@ _SHARED_EVENT = 6
 #: Newer than any architecture that NVRTC knows, so that kernels are compiled to PTX, as for such a GPU.
 DEFAULT_CAPABILITY = "15.0"
 
-LIBRARIES = ("cublas", "cublasLt", "cufft")
+LIBRARIES = ("cublas", "cublasLt", "cudnn", "cufft")
 
 
 class FakeLibcuda:
@@ -54,7 +54,7 @@ class FakeLibcuda:
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         self.folder = folder
-        self.options = {"capability": DEFAULT_CAPABILITY} | options
+        self.options = {"capability": DEFAULT_CAPABILITY, "cudnn": True} | options
         self.calls: collections.Counter[str] = collections.Counter()
         self.answers: dict[str, int] = {}
         self._library = libcuda.LibCuda(folder / libcuda.NAME, lambda: _Functions(self.driver, self._seen))
@@ -74,7 +74,7 @@ class FakeLibcuda:
         from drv.simulator.options import parse_options
 
         result = SimulatedDriver(parse_options(environment.simulator_options(), **self.options))
-        # NVIDIA's cuBLAS and cuFFT talk to the driver in ways of their own, so the simulated ones stand in.
+        # NVIDIA's cuBLAS, cuDNN and cuFFT talk to the driver in ways of their own, so the simulated ones stand in.
         find = pathfinder.load_nvidia_dynamic_lib
 
         def find_simulated(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The simulated cuBLAS and cuFFT as shared libraries, so that they are bound and called as NVIDIA's are.
+"""The simulated cuBLAS, cuDNN and cuFFT as shared libraries, so that they are bound and called as NVIDIA's are.
 
 The symbols of a library are resolved (as GNU indirect functions) to C functions made here, which turn the arguments
 that ``ctypes`` passed into a call of the simulated library, and its answer into a status.
@@ -11,16 +11,28 @@ import subprocess
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from drv.bindings import cublas, cublaslt, cufft
+from drv.bindings import cublas, cublaslt, cudnn, cufft
 from drv.bindings.prototypes import IntArray, LongArray, Prototype, prototypes
 from drv.errors import CudaError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DECLARATIONS = {"cublas": cublas.Cublas, "cublasLt": cublaslt.CublasLt, "cufft": cufft.Cufft}
-_STATUSES = {"cublas": cublas.cublasStatus_t, "cublasLt": cublas.cublasStatus_t, "cufft": cufft.cufftResult}
-#: CUBLAS_STATUS_INTERNAL_ERROR; cuFFT has no such number.
+_DECLARATIONS = {
+    "cublas": cublas.Cublas,
+    "cublasLt": cublaslt.CublasLt,
+    "cudnn": cudnn.Cudnn,
+    "cufft": cufft.Cufft,
+}
+_STATUSES = {
+    "cublas": cublas.cublasStatus_t,
+    "cublasLt": cublas.cublasStatus_t,
+    "cudnn": cudnn.cudnnStatus_t,
+    "cufft": cufft.cufftResult,
+}
+#: Parameters that say how long arrays are.
+_LENGTHS = ("rank", "nbDims", "arrayLength")
+#: CUBLAS_STATUS_INTERNAL_ERROR; cuDNN and cuFFT have no such number.
 _UNKNOWN = 14
 _SYMBOL = """
 void *slot_{0};
@@ -63,9 +75,11 @@ def _function(prototype: Prototype, call: Any, statuses: Any) -> Any:
     def answer(*arguments: Any) -> Any:
         argument = list(arguments)
         device = argument.pop(output.index) if output is not None else None
-        rank = argument[prototype.parameters.index("rank")] if "rank" in prototype.parameters else 0
+        length = next((argument[i] for i, name in enumerate(prototype.parameters) if name in _LENGTHS), 0)
         try:
-            result = call(*(_python(kind, value, rank) for kind, value in zip(inputs, argument, strict=True)))
+            result = call(
+                *(_python(kind, value, length) for kind, value in zip(inputs, argument, strict=True))
+            )
         except CudaError as error:
             return statuses[error.status] if error.status in statuses.__members__ else _UNKNOWN
         except BaseException:
@@ -81,8 +95,8 @@ def _function(prototype: Prototype, call: Any, statuses: Any) -> Any:
     return ctypes.CFUNCTYPE(prototype.restype or ctypes.c_int, *types)(answer)
 
 
-def _python(kind: Any, value: Any, rank: int) -> Any:
+def _python(kind: Any, value: Any, length: int) -> Any:
     """A C argument as the simulated library takes it."""
     if kind in (IntArray, LongArray):
-        return list((kind.element * rank).from_address(value)) if value else None
+        return list((kind.element * length).from_address(value)) if value else None
     return value or 0

@@ -29,11 +29,19 @@ DEFAULT, TENSOR, _, FMA = range(4)
 FORWARD, DATA, FILTER = "Forward", "BackwardData", "BackwardFilter"
 
 
-def cudnn_library(**options: Any) -> Cudnn:
-    """cuDNN of the device in use, or of a simulated one with ``options``; the current context is device 0's."""
-    if options or drv.runtime().simulated:
-        drv.reset()
-        simulator.install(**{"cudnn": True, "check": "race", **options})
+def simulated_cudnn(**options: Any) -> Cudnn:
+    """cuDNN of a simulated device with ``options`` that nothing has used; the current context is its own."""
+    drv.reset()
+    simulator.install(**{"cudnn": True, "check": "race", **options})
+    return _library()
+
+
+def cudnn_library() -> Cudnn:
+    """cuDNN of the driver in use, of a fresh device if that is simulated; the current context is device 0's."""
+    return simulated_cudnn() if drv.runtime().simulated else _library()
+
+
+def _library() -> Cudnn:
     drv.Device(0).use()
     library: Cudnn = installed("cudnn")
     return library
