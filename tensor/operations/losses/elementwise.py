@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.base import TensorBase
+from tensor.core.host.scratch import scratch
 from tensor.core.plans.steps import host_step, one_step
 from tensor.core.warning import warn_caller
 from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.powers import exp, log, log1p, square
-from tensor.operations.pointwise.selection import choose, where
+from tensor.operations.pointwise.selection import where
 from tensor.operations.special.evaluation import log1p_from_0
 from tensor.operations.special.logistic import logistic_on_host, sigmoid
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 MSE = difference_loss(
     "mse_loss",
-    value=("{d} * {d}", lambda d: d * d),
-    slope=("{d} * {T}(2)", lambda d: d + d),
+    value=("{d} * {d}", lambda d: np.square(d, out=d)),
+    slope=("{d} * {T}(2)", lambda d: np.add(d, d, out=d)),
     curvature=("{T}(2)", lambda d: np.full_like(d, 2), lambda d: 2.0),
 )
 
@@ -74,7 +75,7 @@ def mse_loss(
 
 L1 = difference_loss(
     "l1_loss",
-    value=("fabs({d})", np.abs),
+    value=("fabs({d})", lambda d: np.abs(d, out=d)),
     slope=("({d} > 0 ? {T}(1) : {d} < 0 ? {T}(-1) : {d} * {T}(0))", np.sign),
     curvature=None,
 )
@@ -119,18 +120,21 @@ def l1_loss(
 
 def _huber(d: Any, p: Any) -> Any:
     """Both parts of the loss in one formula, with the same roundings: half of a number is exact."""
-    size = np.abs(d)
-    limited = np.clip(size, 0, p)
-    size -= 0.5 * limited
-    size *= limited
-    return size
+    limited = d.clip(-p, p, out=scratch(d))
+    half = np.multiply(limited, d.dtype.type(0.5), out=scratch(d))
+    d -= half
+    d *= limited
+    return d
 
 
 def _smooth_l1(d: Any, p: Any) -> Any:
-    if np.frexp(p)[0] == 0.5:
-        # Division by a power of 2 rounds nothing.
-        return _huber(d, p) / p
-    return choose(np.abs(d) < p, 0.5 * d * d / p, np.abs(d) - 0.5 * p)
+    """The same by ``p``, without products that overflow."""
+    limited = np.divide(d, p, out=scratch(d)) if p != 1 else d
+    limited = limited.clip(-1, 1, out=scratch(d))
+    half = np.multiply(limited, p * d.dtype.type(0.5), out=scratch(d))
+    d -= half
+    d *= limited
+    return d
 
 
 SMOOTH_L1 = difference_loss(
@@ -141,7 +145,7 @@ SMOOTH_L1 = difference_loss(
     ),
     slope=(
         "(fabs({d}) < {p} ? {d} / {p} : {d} > 0 ? {T}(1) : {d} < 0 ? {T}(-1) : {d} * {T}(0))",
-        lambda d, p: np.clip(d / p, -1, 1),
+        lambda d, p: np.clip(np.divide(d, p, out=d), -1, 1, out=d),
     ),
     curvature=(
         "(fabs({d}) < {p} ? {T}(1) / {p} : {T}(0))",
@@ -197,7 +201,7 @@ HUBER = difference_loss(
         "(fabs({d}) <= {p} ? {T}(0.5) * {d} * {d} : {p} * (fabs({d}) - {T}(0.5) * {p}))",
         _huber,
     ),
-    slope=("({d} < -{p} ? -{p} : {d} > {p} ? {p} : {d})", lambda d, p: np.clip(d, -p, p)),
+    slope=("({d} < -{p} ? -{p} : {d} > {p} ? {p} : {d})", lambda d, p: np.clip(d, -p, p, out=d)),
     curvature=(
         "({d} < -{p} || {d} > {p} ? {T}(0) : {T}(1))",
         lambda d, p: (np.abs(d) <= p).astype(d.dtype),

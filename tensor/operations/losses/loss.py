@@ -23,6 +23,7 @@ from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.warning import warn_caller
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.pointwise.arithmetic import MUL, SUB
+from tensor.operations.pointwise.selection import written
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.scratch import launch_reduction
 
@@ -235,8 +236,8 @@ def difference_loss(
     ----------
     value, slope, curvature
         CUDA C++ expression of ``{d}`` and the scalar ``{p}`` (``{T}(0.5)`` is a constant) and a function
-        ``f(d, *scalars)`` of arrays; of the curvature also a function of tensors, made of differentiable
-        operations. ``None`` for a curvature of 0.
+        ``f(d, *scalars)`` of arrays, which may write to ``d``, and return it; of the curvature also a function of tensors, made of
+        differentiable operations. ``None`` for a curvature of 0.
     """
 
     def cuda(expression: str, x: str, y: str, p: str) -> str:
@@ -263,7 +264,7 @@ def difference_loss(
     first = Pointwise(
         f"{name}_backward",
         f"a * {cuda(of_slope, 'b', 'c', 'd')}",
-        lambda a, x, y, *p: a * on_slope(x - y, *p),
+        lambda a, x, y, *p, out=None: np.multiply(a, on_slope(_difference(x, y, out), *p), out=out),
         derivatives=(
             Derivative(lambda grad, x, y, *p: first(grad, x, y, *p), " ".join("bcd"[: 2 + scalars])),
             Derivative(lambda *operands: curved(*operands), " ".join("abcd"[: 3 + scalars])),
@@ -271,12 +272,23 @@ def difference_loss(
         ),
     )
     of_value, on_value = value
+
+    def of_arrays(x: Any, y: Any, *p: Any, out: Any = None) -> Any:
+        return written(on_value(_difference(x, y, out), *p), out)
+
     return Loss(
         name,
-        (of_value.replace("{d}", "({x} - {y})"), lambda x, y, *p: on_value(x - y, *p)),
+        (of_value.replace("{d}", "({x} - {y})"), of_arrays),
         first,
         lambda grad, x, y, *p: -first(grad, x, y, *p),
         scalars=scalars,
+    )
+
+
+def _difference(x: Any, y: Any, out: Any) -> Any:
+    """``x - y``, an array also of operands without dimensions."""
+    return np.subtract(
+        x, y, out=np.empty(np.broadcast_shapes(x.shape, y.shape), x.dtype) if out is None else out
     )
 
 

@@ -594,9 +594,9 @@ def _silu(x: Any, out: Any = None) -> Any:
     return np.divide(x, result, out=result)
 
 
-def _silu_slope(x: Any) -> Any:
-    s = logistic_on_host(x)
-    result = 1 - s
+def _silu_slope(x: Any, out: Any = None) -> Any:
+    s = logistic_on_host(x, scratch(x) if np.ndim(x) else None)
+    result = np.subtract(1, s, out=out)
     result *= x
     result += 1
     result *= s
@@ -724,10 +724,10 @@ def _gelu(x: Any, out: Any = None) -> Any:
     return result
 
 
-def _gelu_slope(x: Any) -> Any:
+def _gelu_slope(x: Any, out: Any = None) -> Any:
     if x.dtype != np.float32 or np.ndim(x) == 0:
-        return ndtr_on_host(x) + x * _normal_density(x)
-    slope, bell, size, _ = single_normal_tail(x, np.empty_like(x))
+        return np.add(ndtr_on_host(x), x * _normal_density(x), out=out)
+    slope, bell, size, _ = single_normal_tail(x, np.empty_like(x) if out is None else out)
     # The slope at -abs(x), which infinite numbers make NaN.
     np.multiply(x, _SINGLE_INVERSE_ROOT, out=size)
     slope -= np.abs(size, out=size)
@@ -892,19 +892,24 @@ def _limited(x: Any, p: Any, q: Any, out: Any = None) -> Any:
 
 
 def _hard_logistic(x: Any, out: Any = None) -> Any:
-    zero, three, six = _HARD_LIMITS[x.dtype.char]
+    zero, three, six, _ = _HARD_LIMITS[x.dtype.char]
     sum_ = np.add(x, three, out=out)
     return np.divide(sum_.clip(zero, six, out=out), six, out=out)
 
 
-#: 0, 3 and 6 by the type of an array, whose dtype ``clip`` would have to find out of Python's numbers.
-_HARD_LIMITS = {dtype: constants((0, 3, 6), dtype) for dtype in "efd"}
+#: 0, 3, 6 and a sixth by the type of an array, whose dtype ``clip`` would have to find out of Python's numbers.
+_HARD_LIMITS = {dtype: constants((0, 3, 6, 1 / 6), dtype) for dtype in "efd"}
 
 
 def _hard_swish(x: Any, out: Any = None) -> Any:
-    result = np.multiply(x, _hard_logistic(x, out), out=out)
+    zero, three, six, sixth = _HARD_LIMITS[x.dtype.char]
     if np.ndim(x) == 0:
-        return np.where(np.isneginf(x), x.dtype.type(0), result)
+        return np.where(np.isneginf(x), x.dtype.type(0), x * (x + three).clip(zero, six) * sixth)
+    result = np.add(x, three, out=out)
+    result.clip(zero, six, out=result)
+    # Of numbers up to 6 times a sixth, so that no product overflows.
+    result *= sixth
+    result *= x
     if np.isnan(np.minimum.reduce(result, axis=None, initial=np.inf)):
         # The product of an infinite element and 0, too.
         result[np.isneginf(x)] = 0
@@ -912,16 +917,16 @@ def _hard_swish(x: Any, out: Any = None) -> Any:
 
 
 def _hard_swish_slope(x: Any, out: Any = None) -> Any:
-    _, three, _ = _HARD_LIMITS[x.dtype.char]
-    # Outside of the parabola it is 0 or 1, by the sign.
-    step = x.clip(0, 1)
+    _, three, _, _ = _HARD_LIMITS[x.dtype.char]
     slope = np.divide(x, three, out=out)
     slope += x.dtype.type(0.5)
     if np.ndim(x) == 0:
-        return np.where(np.abs(x) < three, slope, step)
+        return np.where(np.abs(x) < three, slope, x.clip(0, 1))
+    # Outside of the parabola it is 0 or 1, by the sign.
+    step = x.clip(0, 1, out=scratch(x))
     # Numbers without their signs are ordered as their bits are: below 3 the difference is negative.
     bits = np.dtype(f"i{x.itemsize}")
-    inside = np.abs(x).view(bits)
+    inside = np.abs(x, out=scratch(x)).view(bits)
     inside -= three.view(bits)
     inside >>= 8 * x.itemsize - 1
     slope_bits = slope.view(bits)
@@ -1137,10 +1142,10 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
 
 
 def _shrunk(x: Any, p: Any, out: Any = None) -> Any:
-    limited = x.clip(-p, p)
-    result = np.subtract(x, limited, out=out)
     if np.ndim(x) == 0:
-        return np.copysign(result, x)
+        return np.copysign(x - x.clip(-p, p), x)
+    limited = x.clip(-p, p, out=scratch(x))
+    result = np.subtract(x, limited, out=out)
     # Zeros have the sign of what they come from: by bits, as copysign takes longer.
     bits = f"i{x.itemsize}"
     signs = np.bitwise_and(x.view(bits), np.array(-0.0, x.dtype).view(bits), out=limited.view(bits))

@@ -42,10 +42,16 @@ CEIL = _rounding("ceil", "ceil(a)", np.ceil)
 FLOOR = _rounding("floor", "floor(a)", np.floor)
 ROUND = _rounding("round", "rint(a)", np.rint)
 TRUNC = _rounding("trunc", "trunc(a)", np.trunc)
+
+
+def _fraction(a: Any, out: Any = None) -> Any:
+    return np.subtract(a, np.trunc(a, out=out), out=out)
+
+
 FRAC = Pointwise(
     "frac",
     "a - trunc(a)",
-    lambda a: a - np.trunc(a),
+    _fraction,
     categories=(Category.FLOATING,),
     derivatives=(lambda grad: grad,),
 )

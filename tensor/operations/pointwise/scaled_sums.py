@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase, check_tensor
+from tensor.core.host.scratch import scratch
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
@@ -15,7 +16,7 @@ from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, SUB, check_factor
 from .complex_numbers import conjugate
-from .selection import written
+from .selection import FEW, choose, written
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 
 def _between(a: Any, b: Any, c: Any, out: Any = None) -> Any:
     """``a + c * (b - a)``, from the end that is nearer, so that 1 gives ``b``."""
-    if np.ndim(c):
+    if np.ndim(c) and (a.dtype.kind == "c" or np.size(c) <= FEW):
         return written(np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)), out)
+    if np.ndim(c):
+        # The end that is nearer, and how far it is from there, in the direction of the difference.
+        if out is None:
+            out = np.empty(np.broadcast_shapes(a.shape, b.shape, c.shape), a.dtype)
+        share = np.abs(c, out=scratch(c))
+        far = share >= 0.5
+        np.subtract(c, far, out=share)
+        end = choose(far, b, a, scratch(out))
+        difference = np.multiply(np.subtract(b, a, out=out), share, out=out)
+        return np.add(end, difference, out=out)
     difference = np.subtract(b, a, out=out)
     if abs(c) < 0.5:
         return np.add(a, np.multiply(difference, c, out=out), out=out)

@@ -11,6 +11,7 @@ from nvrtc_kernels.dtypes import STORAGE_ONLY, UNSIGNED, Category
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.dtypes.limits import finfo
 from tensor.core.dtypes.scalars import element
+from tensor.core.host.scratch import scratch
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
@@ -345,12 +346,10 @@ def zero_where(condition: Any, values: Any, out: Any = None) -> Any:
     bits = f"i{values.dtype.itemsize}"
     if out is None:
         return (values.view(bits) & mask).view(values.dtype)
-    result = out.view(bits)
-    if out is not values:
-        # A conversion of its own takes less than one in the loop, which goes through NumPy's buffers.
-        result[...] = mask
-        mask = result
-    np.bitwise_and(values.view(bits), mask, out=result)
+    # A conversion of its own takes less than one in the loop, which goes through NumPy's buffers.
+    converted = scratch(mask, bits)
+    np.copyto(converted, mask)
+    np.bitwise_and(values.view(bits), converted, out=out.view(bits))
     return out
 
 
@@ -368,10 +367,13 @@ def choose(condition: Any, a: Any, b: Any, out: Any = None) -> Any:
         return written(np.where(condition, a, b), out)
     bits = f"i{dtype.itemsize}"
     a, b = (np.asarray(each, dtype).view(bits) for each in (a, b))
-    mask = condition.view(np.int8)
-    return blended(
-        np.negative(mask, out=mask).astype(bits), a, b, None if out is None else out.view(bits)
-    ).view(dtype)
+    bytes_ = condition.view(np.int8)
+    mask = scratch(condition, bits)
+    np.copyto(mask, np.negative(bytes_, out=bytes_))
+    if out is None:
+        out = np.empty(np.broadcast_shapes(condition.shape, a.shape, b.shape), dtype)
+    blended(mask, a, b, out.view(bits))
+    return out
 
 
 def blended(mask: Any, a: Any, b: Any, out: Any = None) -> Any:

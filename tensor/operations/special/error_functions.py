@@ -14,6 +14,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.scratch import scratch
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import DIV, MUL, NEG, SUB
@@ -134,8 +135,8 @@ _TAIL_DENOMINATOR = (
 
 
 def _single_erf(x: Any, out: Any) -> None:
-    argument = x.clip(*_ENDS_OF_ERF)
-    square = np.square(argument)
+    argument = x.clip(*_ENDS_OF_ERF, out=scratch(x))
+    square = np.square(argument, out=scratch(x))
     _ARTANH_OF_ERF(square, out)
     out *= square
     out += _SLOPE_OF_ERF
@@ -167,14 +168,15 @@ def single_normal_tail(x: Any, out: Any) -> tuple[Any, Any, Any, bool]:
     -------
     tuple
         ``out``, which has the first factor; ``exp(-x * x / 2)``, the second one; ``abs(x)``; and whether there are numbers beyond
-        1e9 or NaN, in which case the third is at most 14.5, from where on the product times it rounds to 0.
+        1e9 or NaN, in which case the third is at most 14.5, from where on the product times it rounds to 0. The second and the third
+        are scratch memory.
     """
-    size = np.abs(x)
+    size = np.abs(x, out=scratch(x))
     hard = not np.maximum.reduce(size, axis=None, initial=0.0) <= _LARGEST
     if hard:
         size.clip(*_ENDS_OF_TAIL, out=size)
     _TAIL(size, out)
-    bell = np.square(size)
+    bell = np.square(size, out=scratch(size))
     bell *= _MINUS_HALF
     return out, np.exp(bell, out=bell), size, hard
 

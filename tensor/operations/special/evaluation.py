@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.core.host.scratch import scratch
 from tensor.operations.pointwise.selection import FEW
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Ratio:
     def __call__(self, x: Any, out: Any) -> Any:
         """The quotient at each element of ``x``, written to ``out``, which is not ``x``."""
         polynomial(self.numerator, x, out)
-        denominator = np.add(x, self.constant)
+        denominator = np.add(x, self.constant, out=scratch(x))
         for coefficient in self.rest:
             denominator *= x
             denominator += coefficient
