@@ -24,14 +24,17 @@ _MAX_GRID = (1 << 31) - 1
 _RADIX = 256
 #: Longest row that is sorted in shared memory.
 SHORT = 2048
-#: Elements of a thread, and of one where rows of at most 4-byte elements are long.
-_ITEMS, _MOST_ITEMS, _MANY = 8, 16, 1 << 18
+#: Elements of a thread, and of one where rows of at most 4-byte elements are as long as said. Longer tiles have more of a digit,
+#: and look back less often, but many of them must be left for every multiprocessor.
+_ITEMS, _LONGER = 8, ((32, 1 << 22), (16, 1 << 18))
 _TILE = _THREADS * _ITEMS
 #: Blocks per multiprocessor that few long rows are cut into.
 _BLOCKS = 2
-#: Threads of a block that counts digits, which has 64 KiB of counters: any device gives a block so much. That many copies
-#: of each digit's counter fit in if there is one pass, and more than lanes of a warp are of no use.
-_COUNTING_THREADS, _COPIES, _WARP = 512, 64, 32
+#: Threads of a block that counts digits, and bytes of its counters, the first that the device gives a block; any one gives the
+#: last. More copies of a counter than lanes of a warp are of no use.
+_COUNTING_THREADS, _COUNTERS, _WARP = 512, (128 << 10, 64 << 10), 32
+#: Shared memory of a block that sorts by a digit, without its tile, at most.
+_BLOCK_BYTES = 11 << 10
 #: Loops count in 32 bits, and go beyond the end by less than a block's step: 8192 elements where they are bytes.
 _LONGEST = (1 << 32) - 1 - _COUNTING_THREADS * 16
 
@@ -120,12 +123,15 @@ def long(
     if below is not None:
         # Digits that are the same in all elements change no order.
         passes = min(passes, max(-(-(below - 1).bit_length() // 8), 1))
-    items = _MOST_ITEMS if dtype.itemsize <= 4 and n >= _MANY else _ITEMS
+    items = _items(device, n, dtype.itemsize)
+    tile_bytes = [_tile_bytes(items, dtype.itemsize, first=stage == 0) for stage in range(passes)]
     tiles = -(-n // (_THREADS * items))
     # A word has two bits for what it says, and the rest for a count.
     word, word_bytes = ("unsigned", 4) if n < 1 << 30 else ("unsigned long long", 8)
     chunked, grid, _ = cut(device, rows, n)
-    copies = min(_COPIES // passes, _WARP)
+    room = device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+    counters_bytes = next((each for each in _COUNTERS if each <= room), _COUNTERS[-1])
+    copies = min(counters_bytes // (4 * passes * _RADIX), _WARP)
     counting_bytes = 4 * passes * _RADIX * copies
     source = order(dtype, descending=descending)
     source += (
@@ -140,7 +146,7 @@ def long(
         first, last = ("true" if "first" in which else "false"), ("true" if "last" in which else "false")
         if f"radix_pass_{which}(" not in source:
             source += (
-                f'extern "C" __global__ void __launch_bounds__({_THREADS}, 3) radix_pass_{which}(RadixPass p, '
+                f'extern "C" __global__ void __launch_bounds__({_THREADS}, {_resident(items)}) radix_pass_{which}(RadixPass p, '
                 f"unsigned* drawn, const unsigned* counts, {word}* published, {word}* published_next, "
                 f"const {bits}* in, const unsigned* in_positions, const long long* source, {bits}* out, "
                 "void* out_positions) {\n"
@@ -153,7 +159,14 @@ def long(
     )
     stages = [
         (
-            launcher(device, "sort.cu", source, f"radix_pass_{_stage(stage, passes)}", (24, *"PPPPPPPPP")),
+            launcher(
+                device,
+                "sort.cu",
+                source,
+                f"radix_pass_{_stage(stage, passes)}",
+                (24, *"PPPPPPPPP"),
+                tile_bytes[stage],
+            ),
             struct.pack("=qIIii", rows, n, tiles, stage, passes),
         )
         for stage in range(passes)
@@ -181,7 +194,7 @@ def long(
         for stage, (sweep, packed) in enumerate(stages):
             there = (values, indices) if (passes - stage) % 2 else buffer
             sweep(
-                rows * tiles, 1, 1, _THREADS, 1, 1, 0, stream,
+                rows * tiles, 1, 1, _THREADS, 1, 1, tile_bytes[stage], stream,
                 packed, drawn + 4 * stage, counts, published, published_next, *here, sources, *there,
             )  # fmt: skip
             here, published, published_next = there, published_next, published
@@ -220,6 +233,27 @@ def check(n: int, dtype: dtype) -> None:
 def aligned(count: int) -> int:
     """``count`` bytes, up to where any type may begin."""
     return -(-count // 256) * 256
+
+
+def _tile_bytes(items: int, itemsize: int, *, first: bool) -> int:
+    """Shared memory of a tile's elements: as words, each with its position, which the first pass counts in the same word."""
+    word = 8 if itemsize == 8 else 4
+    return _THREADS * items * word * (1 if first and itemsize < 4 else 2)
+
+
+def _items(device: Device, n: int, itemsize: int) -> int:
+    """Elements of a thread: more in longer rows, as far as the device's shared memory allows."""
+    room = device.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
+    for items, least in _LONGER if itemsize <= 4 else ():
+        block = _tile_bytes(items, itemsize, first=False) + _BLOCK_BYTES
+        if n >= least and _resident(items) * block <= room:
+            return items
+    return _ITEMS
+
+
+def _resident(items: int) -> int:
+    """Blocks that a multiprocessor is to hold at once."""
+    return 2 if items > 16 else 3
 
 
 def _stage(stage: int, passes: int) -> str:

@@ -122,11 +122,6 @@ struct Chunks {
     unsigned n, chunks, piece;
 };
 
-template <class Order>
-__device__ inline unsigned digit_of(typename Order::Bits x, int shift) {
-    return static_cast<unsigned>(Order::key(x) >> shift) & (radix - 1);
-}
-
 __device__ inline void clear_counts(unsigned* counts, long long count) {
     const long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (at < count) counts[at] = 0;
@@ -143,6 +138,11 @@ __device__ inline void radix_histograms(
     extern __shared__ unsigned seen[];
     const int copy = threadIdx.x % Copies;
     const unsigned own = static_cast<unsigned>(__cvta_generic_to_shared(seen + copy));
+    const auto count = [&](Bits x) {
+#pragma unroll
+        for (int pass = 0; pass < Passes; ++pass)
+            count_in_shared_at(own + (pass * radix + Order::digit(x, pass)) * Copies * sizeof(unsigned));
+    };
     const long long words = c.rows * tiles * radix;
     for (long long at = static_cast<long long>(blockIdx.x) * Threads + threadIdx.x; at < words;
          at += static_cast<long long>(gridDim.x) * Threads)
@@ -157,23 +157,12 @@ __device__ inline void radix_histograms(
 #pragma unroll 2
         for (unsigned tile = first; tile < end; tile += Threads * width) {
             const unsigned at = tile + threadIdx.x * width;
-            Wide pack{};
             if (aligned && at + width <= end) {
-                pack = *reinterpret_cast<const Wide*>(line + at);
+                const Wide pack = *reinterpret_cast<const Wide*>(line + at);
+#pragma unroll
+                for (int i = 0; i < width; ++i) count(pack.item[i]);
             } else {
-#pragma unroll
-                for (int i = 0; i < width; ++i)
-                    if (at + i < end) pack.item[i] = line[at + i];
-            }
-#pragma unroll
-            for (int i = 0; i < width; ++i) {
-                if (at + i >= end) continue;
-                const Bits key = Order::key(pack.item[i]);
-#pragma unroll
-                for (int pass = 0; pass < Passes; ++pass) {
-                    const unsigned digit = static_cast<unsigned char>(key >> 8 * pass);
-                    count_in_shared_at(own + (pass * radix + digit) * Copies * sizeof(unsigned));
-                }
+                for (unsigned one = at; one < min(at + width, end); ++one) count(line[one]);
             }
         }
         __syncthreads();
@@ -223,22 +212,40 @@ struct PublishedCounts {
     }
 };
 
-// An element and its position on their way through shared memory, where they are one access, with the digit where there is room.
-template <class Bits>
-struct alignas(2 * sizeof(Bits) < 8 ? 8 : 2 * sizeof(Bits)) Placed {
+// An element on its way through shared memory with its position in the row, as one access, and its digit where there is room.
+// Where positions are counted, those of small elements are the ones in the tile, so that both are one word.
+template <class Order, bool First>
+struct Placed {
+    typedef typename Order::Bits Bits;
     typedef typename Either<sizeof(Bits) == 8, unsigned long long, unsigned>::Type Word;
-    static constexpr bool has_digit = sizeof(Bits) < 4;
-    Word element, position;
+    static constexpr bool small = sizeof(Bits) < 4, one_word = First && small;
 
-    Placed() = default;
-    __device__ Placed(Bits x, unsigned position, unsigned digit) : element(x), position(position) {
-        if constexpr (has_digit) element |= digit << 16;
+    struct OneWord {
+        unsigned word;
+    };
+    struct alignas(2 * sizeof(Word)) TwoWords {
+        Word element, position;
+    };
+    typename Either<one_word, OneWord, TwoWords>::Type in;
+
+    static __device__ Placed of(Bits x, unsigned position, unsigned digit) {
+        Placed placed;
+        if constexpr (one_word) placed.in.word = position << 16 | x;
+        else placed.in = {small ? digit << 16 | x : x, position};
+        return placed;
     }
-    __device__ Bits bits() const { return static_cast<Bits>(element); }
-    template <class Order>
-    __device__ unsigned digit(int shift) const {
-        if constexpr (has_digit) return element >> 16;
-        return digit_of<Order>(bits(), shift);
+    __device__ Bits bits() const {
+        if constexpr (one_word) return static_cast<Bits>(in.word);
+        else return static_cast<Bits>(in.element);
+    }
+    // `start`: of the tile.
+    __device__ unsigned position(unsigned start) const {
+        if constexpr (one_word) return start + (in.word >> 16);
+        else return static_cast<unsigned>(in.position);
+    }
+    __device__ unsigned digit(int pass) const {
+        if constexpr (small && !one_word) return in.element >> 16;
+        else return Order::digit(bits(), pass);
     }
 };
 
@@ -256,14 +263,16 @@ __device__ inline void radix_pass(
     const typename Order::Bits* in, const unsigned* in_positions, const long long* source, typename Order::Bits* out,
     void* out_positions) {
     typedef typename Order::Bits Bits;
+    typedef Placed<Order, First> OnTheWay;
     constexpr int threads = 256, warps = threads / 32, size = threads * Items;
     typedef TeamShape<threads, 1, 1, false> Shape;
     const Team<Add<unsigned long long>, Shape> team;
     __shared__ unsigned job;
     __shared__ unsigned counters[warps][radix];  // of each warp: how many of a digit; then where its first goes
     __shared__ unsigned shift_of[radix];         // from the position in the ordered tile to the position in the row
-    __shared__ Placed<Bits> ordered[size];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x, shift = 8 * p.pass;
+    extern __shared__ uint4 tile_memory[];
+    OnTheWay* const ordered = reinterpret_cast<OnTheWay*>(tile_memory);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = threadIdx.x;
     if (own == 0) job = atomicAdd(drawn, 1u);
 #pragma unroll
     for (int w = 0; w < warps; ++w) counters[w][own] = 0;
@@ -273,29 +282,42 @@ __device__ inline void radix_pass(
     const unsigned in_row = counts[(row * p.passes + p.pass) * radix + own];
     Bits x[Items];
     unsigned position[Items];
-    unsigned rank[Items];  // among those of a digit in the warp, and the digit above
+    unsigned rank[Items];  // first the digit; then also, above it, the rank among those of the digit in the warp
     const unsigned first = warp * Items * 32 + lane;
-    const auto load = [&](auto clamped) {
+    const Bits* const from = in + (base + start + first);
+    const unsigned* const from_positions = in_positions + (base + start + first);
+    // Half of the positions are read when there are registers for them.
+    const auto load_positions = [&](int begin, int end) {
 #pragma unroll
-        for (int i = 0; i < Items; ++i) {
-            const unsigned at = clamped(first + i * 32);
-            x[i] = in[base + start + at];
-            position[i] = First ? start + at : in_positions[base + start + at];
+        for (int i = begin; i < end; ++i) {
+            if constexpr (First) position[i] = (OnTheWay::one_word ? 0 : start) + first + i * 32;
+            else position[i] = here == size || first + i * 32 < here ? from_positions[i * 32] : 0;
         }
     };
-    // Behind the end of a row the last element is read, so that no load waits for a branch.
-    if (here == size) load([](unsigned at) { return at; });
-    else load([&](unsigned at) { return min(at, here - 1); });
+    if (here == size) {
+#pragma unroll
+        for (int i = 0; i < Items; ++i) x[i] = from[i * 32];
+        load_positions(0, Items / 2);
+#pragma unroll
+        for (int i = 0; i < Items; ++i) rank[i] = Order::digit(x[i], p.pass);
+    } else {
+        // What is behind the end has the largest digit, of which it comes last, as it should.
+#pragma unroll
+        for (int i = 0; i < Items; ++i) {
+            const bool inside = first + i * 32 < here;
+            x[i] = inside ? from[i * 32] : Bits(0);
+            rank[i] = inside ? Order::digit(x[i], p.pass) : radix - 1;
+        }
+        load_positions(0, Items / 2);
+    }
+    unsigned* const counter = counters[warp];
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
-        // What is behind the end has the largest digit, of which it comes last, as it should.
-        const unsigned digit = first + i * 32 < here ? digit_of<Order>(x[i], shift) : radix - 1;
-        const unsigned peers = __match_any_sync(~0u, digit);
-        unsigned* const counter = counters[warp] + digit;
-        const unsigned before = *counter, lower = __popc(peers & ((1u << lane) - 1));
-        rank[i] = digit << 16 | before + lower;
+        const unsigned digit = rank[i], peers = __match_any_sync(~0u, digit);
+        const unsigned before = counter[digit], lower = __popc(peers & ((1u << lane) - 1));
+        rank[i] = digit | (before + lower) << 16;
         __syncwarp();  // the counter has been read
-        if (lower == 0) *counter = before + __popc(peers);
+        if (lower == 0) counter[digit] = before + __popc(peers);
         __syncwarp();
     }
     __syncthreads();
@@ -318,25 +340,26 @@ __device__ inline void radix_pass(
         begin += count;
     }
     __syncthreads();
+    load_positions(Items / 2, Items);
 #pragma unroll
     for (int i = 0; i < Items; ++i) {
-        const unsigned digit = rank[i] >> 16;
-        ordered[counters[warp][digit] + (rank[i] & 0xffff)] = Placed<Bits>(x[i], position[i], digit);
+        const unsigned digit = rank[i] & (radix - 1);
+        ordered[counter[digit] + (rank[i] >> 16)] = OnTheWay::of(x[i], position[i], digit);
     }
     const unsigned before = tiles.before(tile);
     tiles.publish(tile, tiles.through, before + total);
     shift_of[own] = static_cast<unsigned>(smaller >> 32) + before - in_tile;
     __syncthreads();
+    Bits* const to = out + base;
 #pragma unroll 4
     for (unsigned at = own; at < here; at += threads) {
-        const Placed<Bits> placed = ordered[at];
-        const unsigned from = placed.position;
-        const long long to = base + (shift_of[placed.template digit<Order>(shift)] + at);
-        out[to] = placed.bits();
+        const OnTheWay placed = ordered[at];
+        const unsigned rank = shift_of[placed.digit(p.pass)] + at, position = placed.position(start);
+        to[rank] = placed.bits();
         if constexpr (Last) {
-            static_cast<long long*>(out_positions)[to] = source ? source[base + from] : from;
+            (static_cast<long long*>(out_positions) + base)[rank] = source ? (source + base)[position] : position;
         } else {
-            static_cast<unsigned*>(out_positions)[to] = from;
+            (static_cast<unsigned*>(out_positions) + base)[rank] = position;
         }
     }
 }
