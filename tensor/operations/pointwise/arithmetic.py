@@ -16,6 +16,7 @@ from tensor.operations.pointwise_node import numbered
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
 from .complex_numbers import conjugate, sgn_gradient
+from .quotients_on_host import floor_divide_on_host, fmod_on_host, remainder_on_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,28 +278,26 @@ RECIPROCAL = Pointwise(
 def _divided(function: Any) -> Any:
     """``function`` of a dividend and a divisor; integers must not be divided by zero."""
 
-    def divide(a: Any, b: Any) -> Any:
+    def divide(a: Any, b: Any, out: Any = None) -> Any:
         if np.result_type(b).kind in "iu" and not np.all(b) and np.size(a):
             raise RuntimeError(
                 "ZeroDivisionError: an integer is divided by zero; replace such divisors, or divide in floating point"
             )
-        return function(a, b)
+        return function(a, b, out)
 
     return divide
 
 
-def _remainder(a: Any, b: Any) -> Any:
+def _trunc_divide(a: Any, b: Any, out: Any = None) -> Any:
     if np.result_type(a).kind != "f":
-        return np.remainder(a, b)
-    # NumPy gives a zero the sign of the divisor.
-    left = np.fmod(a, b)
-    return np.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+        return _truncated(a, b)
+    return np.trunc(np.divide(a, b, out=out), out=out)
 
 
 FLOOR_DIVIDE = Pointwise(
     "floor_divide",
     "floor_quotient(a, b)",
-    _divided(np.floor_divide),
+    _divided(floor_divide_on_host),
     node="DivBackward2",
     categories=REAL,
     include="arithmetic.cuh",
@@ -307,7 +306,7 @@ FLOOR_DIVIDE = Pointwise(
 TRUNC_DIVIDE = Pointwise(
     "trunc_divide",
     "trunc_quotient(a, b)",
-    _divided(lambda a, b: np.trunc(a / b) if np.result_type(a).kind == "f" else _truncated(a, b)),
+    _divided(_trunc_divide),
     node="DivBackward2",
     categories=REAL,
     include="arithmetic.cuh",
@@ -316,7 +315,7 @@ TRUNC_DIVIDE = Pointwise(
 REMAINDER = Pointwise(
     "remainder",
     "floor_modulus(a, b)",
-    _divided(_remainder),
+    _divided(remainder_on_host),
     node=numbered("Remainder"),
     categories=REAL,
     include="arithmetic.cuh",
@@ -328,7 +327,7 @@ REMAINDER = Pointwise(
 FMOD = Pointwise(
     "fmod",
     "trunc_modulus(a, b)",
-    _divided(np.fmod),
+    _divided(fmod_on_host),
     node=numbered("Fmod"),
     numbers="b",
     categories=REAL,

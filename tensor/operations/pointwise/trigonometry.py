@@ -17,6 +17,7 @@ from .arithmetic import ADD, DIV, MUL, NEG, SUB
 from .comparisons import EQ
 from .complex_numbers import conjugate
 from .powers import RSQRT, SQUARE
+from .quotients_on_host import hypot_on_host
 from .selection import DROP
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ ATAN2 = Pointwise(
 HYPOT = Pointwise(
     "hypot",
     "hypot(a, b)",
-    np.hypot,
+    hypot_on_host,
     numbers="",
     rule=rules.floating,
     categories=_REAL,
