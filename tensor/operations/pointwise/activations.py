@@ -494,11 +494,25 @@ def _softplus_curvature_of(x: Any, p: float, q: float) -> Any:
     return where(scaled > q, 0.0, MUL.binary(bell, p))
 
 
+def _softplus(x: Any, p: Any, q: Any, out: Any = None) -> Any:
+    scaled = x if p == 1 else np.multiply(x, p, out=_room(x))
+    linear = scaled > q
+    value = log1p_from_0(np.exp(scaled, out=_room(x)), _room(x))
+    if p != 1:
+        value = np.divide(value, p, out=_room(x))
+    return choose(linear, x, value, out)
+
+
+def _room(x: Any) -> Any:
+    """Scratch memory for ``x``; ``None`` where it has no dimensions."""
+    return scratch(x) if np.ndim(x) else None
+
+
 SOFTPLUS = _activation(
     "softplus",
     value=(
         "{x} * {p} > {q} ? {x} : log1p(exp({x} * {p})) / {p}",
-        lambda x, p, q, out=None: choose(x * p > q, x, log1p_from_0(np.exp(x * p)) / p, out),
+        _softplus,
     ),
     slope=(
         "{x} * {p} > {q} ? Compute(1) : logistic({x} * {p})",
@@ -544,11 +558,20 @@ def softplus(
     return result if out is None else into_out(result, out, "softplus")
 
 
+def _log_sigmoid(x: Any, out: Any = None) -> Any:
+    if np.ndim(x) == 0:
+        return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+    rest = np.abs(x, out=scratch(x))
+    np.negative(rest, out=rest)
+    rest = log1p_from_0(np.exp(rest, out=rest), scratch(x))
+    return np.subtract(x.clip(-np.inf, 0, out=out), rest, out=out)
+
+
 LOG_SIGMOID = _activation(
     "log_sigmoid",
     value=(
         "{x} != {x} ? {x} : fmin({x}, Compute(0)) - log1p(exp(-fabs({x})))",
-        lambda x: np.minimum(x, 0) - log1p_from_0(np.exp(-np.abs(x))),
+        _log_sigmoid,
     ),
     slope=("logistic(-{x})", lambda x: logistic_on_host(-x)),
     curvature=(

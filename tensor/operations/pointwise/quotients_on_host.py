@@ -16,8 +16,6 @@ from tensor.core.host.scratch import scratch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
 #: Elements that are computed at a time, and up to which one call of NumPy's takes less.
 _PART, _FEW = 1 << 16, 1 << 6
 #: Quotients below this are exact; those of whole quotients have 24 bits with room for what PyTorch rounds.
@@ -25,14 +23,14 @@ _EXACT, _EXACT_WHOLE = 2.0**28, 2.0**22
 _SIGN = np.array(-(2**31), np.int32)
 
 
-def _of_singles(exact: Callable[[Any, Any, Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _of_singles(exact: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Of a function of NumPy's, with ``exact`` for what it decorates to be in doubt of.
 
     The decorated function takes arrays of float32 of one dimension and an output, and gives which elements it leaves to ``exact``,
     ``None`` for none.
     """
 
-    def decorate(single: Callable[[Any, Any, Any], NDArray[np.bool_] | None]) -> Callable[..., Any]:
+    def decorate(single: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
         @wraps(single)
         def computed(a: Any, b: Any, out: Any = None) -> Any:
             if np.result_type(a, b) != np.float32 or max(np.size(a), np.size(b)) <= _FEW:
@@ -71,7 +69,7 @@ def _double(x: Any, like: Any) -> Any:
     return result
 
 
-def _beyond(quotient: Any, limit: float, result: Any) -> NDArray[np.bool_] | None:
+def _beyond(quotient: Any, limit: float, result: Any) -> Any:
     """Where quotients are not below a limit, or results are NaN."""
     if (
         np.maximum.reduce(quotient) < limit
@@ -82,7 +80,7 @@ def _beyond(quotient: Any, limit: float, result: Any) -> NDArray[np.bool_] | Non
     return ~(np.abs(quotient) < limit) | np.isnan(result)
 
 
-def _left(a: Any, b: Any, whole: Any, out: Any) -> NDArray[np.bool_] | None:
+def _left(a: Any, b: Any, whole: Any, out: Any) -> Any:
     """``a - whole(a / b) * b``; the elements that may be wrong."""
     x, y = _double(a, out), _double(b, out)
     quotient = np.divide(x, y, out=scratch(out, np.float64))
@@ -93,7 +91,7 @@ def _left(a: Any, b: Any, whole: Any, out: Any) -> NDArray[np.bool_] | None:
 
 
 @_of_singles(np.fmod)
-def fmod_on_host(a: Any, b: Any, out: Any) -> NDArray[np.bool_] | None:
+def fmod_on_host(a: Any, b: Any, out: Any) -> Any:
     """What a division towards zero leaves, with the sign of the dividend."""
     doubtful = _left(a, b, np.trunc, out)
     signs = np.bitwise_and(np.asarray(a).view(np.int32), _SIGN)
@@ -108,7 +106,7 @@ def _remainder(a: Any, b: Any) -> Any:
 
 
 @_of_singles(_remainder)
-def remainder_on_host(a: Any, b: Any, out: Any) -> NDArray[np.bool_] | None:
+def remainder_on_host(a: Any, b: Any, out: Any) -> Any:
     """What a division towards minus infinity leaves, with the sign of the divisor; zeros have that of the dividend."""
     doubtful = _left(a, b, np.floor, out)
     zero = out == 0
@@ -118,7 +116,7 @@ def remainder_on_host(a: Any, b: Any, out: Any) -> NDArray[np.bool_] | None:
 
 
 @_of_singles(np.floor_divide)
-def floor_divide_on_host(a: Any, b: Any, out: Any) -> NDArray[np.bool_] | None:
+def floor_divide_on_host(a: Any, b: Any, out: Any) -> Any:
     """The quotient, rounded towards minus infinity."""
     x, y = _double(a, out), _double(b, out)
     quotient = np.divide(x, y, out=scratch(out, np.float64))
@@ -132,7 +130,7 @@ def floor_divide_on_host(a: Any, b: Any, out: Any) -> NDArray[np.bool_] | None:
 
 
 @_of_singles(np.hypot)
-def hypot_on_host(a: Any, b: Any, out: Any) -> NDArray[np.bool_] | None:
+def hypot_on_host(a: Any, b: Any, out: Any) -> Any:
     """``sqrt(a * a + b * b)``, whose squares double precision holds."""
     x, y = _double(a, out), _double(b, out)
     x, y = np.square(x, out=x if np.ndim(x) else None), np.square(y, out=y if np.ndim(y) else None)

@@ -6,7 +6,7 @@ numbers: that counts where arrays are as short as blocks that stay in the cache.
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,15 +73,30 @@ def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
     return x * first - second + coefficients[0]
 
 
-def log1p_from_0(x: Any) -> Any:
-    """``np.log1p(x)`` of numbers from 0 on, whose loop has no vector instructions as the logarithm's has."""
-    if x.dtype != np.float32 or x.size <= FEW:
-        return np.log1p(x)
-    sum_ = x + 1
-    lost = (x - (sum_ - 1)) / sum_  # what the sum was rounded by
-    result = np.log(sum_)
-    # An infinite sum has lost a NaN.
-    result += np.fmax(lost, -1)
+@cache
+def has_vector_loop(name: str) -> bool:
+    """Whether NumPy's loop of a function for float32 has this processor's vector instructions."""
+    try:
+        loops = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature="float32")
+    except AttributeError:
+        # NumPy 2.1 does not say.
+        return False
+    return any("baseline" not in loop["current"] for loop in loops.get(name, {}).values())
+
+
+def log1p_from_0(x: Any, out: Any = None) -> Any:
+    """``np.log1p(x)`` of numbers from 0 on, whose loop may have no vector instructions while the logarithm's has; into ``out``."""
+    if x.dtype != np.float32 or x.size <= FEW or has_vector_loop("log1p"):
+        return np.log1p(x, out=out)
+    sum_ = np.add(x, 1, out=scratch(x))
+    lost = np.subtract(sum_, 1, out=scratch(x))
+    np.subtract(x, lost, out=lost)
+    lost /= sum_  # what the sum was rounded by
+    result = np.log(sum_, out=out)
+    result += lost
+    if np.isnan(np.minimum.reduce(result, axis=None)):
+        # An infinite sum has lost NaN.
+        result[np.isposinf(x)] = np.inf
     return result
 
 

@@ -10,13 +10,16 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.scratch import scratch
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, NEG, SUB
 from tensor.operations.pointwise.comparisons import EQ, LE
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.powers import LOG
-from tensor.operations.pointwise.selection import DROP, clamp
+from tensor.operations.pointwise.selection import DROP, FEW, clamp, written, zero_where
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
+
+from .evaluation import log1p_from_0
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -86,11 +89,30 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return SIGMOID.unary(input) if out is None else SIGMOID.out(out, input)
 
 
+def _logit(a: Any, out: Any = None) -> Any:
+    if a.dtype != np.float32 or np.size(a) <= FEW:
+        near = np.abs(a - 0.5) < 0.25
+        return written(np.where(near, 2 * np.arctanh(2 * a - 1), np.log(a / (1 - a))), out)
+    rest = np.subtract(1, a, out=scratch(a))
+    odds = np.divide(a, rest, out=scratch(a))
+    result = np.log(odds, out=np.empty_like(a) if out is None else out)
+    # Near 1/2, what the odds have lost beside their exact difference to 1, over them.
+    twice = np.add(a, a, out=scratch(a))
+    twice -= 1
+    near = np.abs(twice, out=scratch(a)) >= 0.5
+    twice /= rest
+    np.subtract(odds, 1, out=rest)
+    twice -= rest
+    twice /= odds
+    result += zero_where(near, twice, rest)
+    return result
+
+
 #: Near 1/2, where the logarithm's operand is rounded, by a function that is 0 there.
 LOGIT = Pointwise(
     "logit",
     "fabs(a - Compute(0.5)) < Compute(0.25) ? 2 * atanh(2 * a - 1) : log(a / (1 - a))",
-    lambda a: np.where(np.abs(a - 0.5) < 0.25, 2 * np.arctanh(2 * a - 1), np.log(a / (1 - a))),
+    _logit,
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: LOGIT_BACKWARD.binary(grad, a),),
@@ -148,6 +170,25 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 # Logarithms of sums
 
 
+def _logaddexp(a: Any, b: Any, out: Any = None) -> Any:
+    if a.dtype.kind == "c":
+        return written(_complex_logaddexp(a, b), out)
+    if a.dtype != np.float32 or max(np.size(a), np.size(b)) <= FEW:
+        return np.logaddexp(a, b, out=out)
+    if out is None:
+        out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    distance = np.subtract(a, b, out=scratch(out))
+    np.abs(distance, out=distance)
+    np.negative(distance, out=distance)
+    rest = log1p_from_0(np.exp(distance, out=distance), scratch(out))
+    np.add(np.maximum(a, b, out=out), rest, out=out)
+    if np.isnan(np.minimum.reduce(out, axis=None)):
+        # The difference of two infinities of one sign is NaN, too.
+        doubtful = np.isnan(out)
+        out[doubtful] = np.logaddexp(*[np.broadcast_to(x, out.shape)[doubtful] for x in (a, b)])
+    return out
+
+
 def _complex_logaddexp(a: Any, b: Any) -> Any:
     first = a.real < b.real
     large, small = np.where(first, b, a), np.where(first, a, b)
@@ -160,7 +201,7 @@ LOGADDEXP = Pointwise(
         "a == b && isinf(a) ? a : a != a || b != b ? a + b : fmax(a, b) + log1p(exp(-fabs(a - b)))",
         complex="a.re < b.re ? b + log1p(exp(a - b)) : a + log1p(exp(b - a))",
     ),
-    lambda a, b: np.logaddexp(a, b) if a.dtype.kind == "f" else _complex_logaddexp(a, b),
+    _logaddexp,
     rule=rules.floating,
     numbers="",
     categories=(Category.FLOATING, Category.COMPLEX),
