@@ -18,6 +18,7 @@ from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
 
+from . import elementary_on_host
 from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
 from .bitwise import OR
 from .comparisons import EQ, GE
@@ -48,7 +49,7 @@ EXP2 = Pointwise(
 EXPM1 = Pointwise(
     "expm1",
     "expm1(a)",
-    np.expm1,
+    elementary_on_host.quickest(np.expm1, elementary_on_host.expm1_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, out: MUL.binary(grad, conjugate(ADD.binary(out, 1))),),
 )
@@ -79,7 +80,7 @@ LOG10 = Pointwise(
 LOG1P = Pointwise(
     "log1p",
     "log1p(a)",
-    np.log1p,
+    elementary_on_host.quickest(np.log1p, elementary_on_host.log1p_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: DIV.binary(grad, conjugate(ADD.binary(a, 1))),),
 )

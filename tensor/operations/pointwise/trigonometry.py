@@ -13,6 +13,7 @@ from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_category
 
+from . import elementary_on_host
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
 from .comparisons import EQ
 from .complex_numbers import conjugate
@@ -44,35 +45,35 @@ COS: Pointwise = Pointwise(
 TAN = Pointwise(
     "tan",
     "tan(a)",
-    np.tan,
+    elementary_on_host.quickest(np.tan, elementary_on_host.tan_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, out: MUL.binary(grad, conjugate(ADD.binary(SQUARE.unary(out), 1))),),
 )
 ASIN = Pointwise(
     "asin",
     "asin(a)",
-    np.arcsin,
+    elementary_on_host.quickest(np.arcsin, elementary_on_host.asin_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: MUL.binary(grad, conjugate(_of_circle(a))),),
 )
 ACOS = Pointwise(
     "acos",
     "acos(a)",
-    np.arccos,
+    elementary_on_host.quickest(np.arccos, elementary_on_host.acos_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: NEG.unary(MUL.binary(grad, conjugate(_of_circle(a)))),),
 )
 ATAN = Pointwise(
     "atan",
     "atan(a)",
-    np.arctan,
+    elementary_on_host.quickest(np.arctan, elementary_on_host.atan_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: DIV.binary(grad, conjugate(ADD.binary(SQUARE.unary(a), 1))),),
 )
 ATAN2 = Pointwise(
     "atan2",
     "atan2(a, b)",
-    np.arctan2,
+    elementary_on_host.quickest(np.arctan2, elementary_on_host.atan2_of_singles),
     numbers="",
     rule=rules.floating,
     categories=_REAL,
@@ -111,14 +112,14 @@ def _over_square(part: Tensor, a: Tensor, b: Tensor) -> Tensor:
 SINH = Pointwise(
     "sinh",
     "sinh(a)",
-    np.sinh,
+    elementary_on_host.quickest(np.sinh, elementary_on_host.sinh_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: MUL.binary(grad, conjugate(COSH.unary(a))),),
 )
 COSH: Pointwise = Pointwise(
     "cosh",
     "cosh(a)",
-    np.cosh,
+    elementary_on_host.quickest(np.cosh, elementary_on_host.cosh_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: MUL.binary(grad, conjugate(SINH.unary(a))),),
 )
@@ -161,7 +162,7 @@ ACOSH = Pointwise(
 ATANH = Pointwise(
     "atanh",
     "atanh(a)",
-    np.arctanh,
+    elementary_on_host.quickest(np.arctanh, elementary_on_host.atanh_of_singles),
     rule=rules.floating,
     derivatives=(lambda grad, a: DIV.binary(grad, conjugate(SUB(1, SQUARE.unary(a)))),),
 )

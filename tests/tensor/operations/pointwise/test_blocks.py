@@ -136,3 +136,25 @@ def test_other_orders_of_elements_are_computed_too():
     x = tensor.randn(SIZE // 100, 100)
     assert tensor.equal(nn.functional.gelu(x.t()), nn.functional.gelu(x).t())
     assert tensor.equal(tensor.lerp(x, x[0], 0.5), tensor.stack([tensor.lerp(row, x[0], 0.5) for row in x]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        tensor.logit, tensor.erfinv, tensor.erfc, tensor.special.ndtri, tensor.special.ndtr, nn.functional.softplus,
+        nn.functional.logsigmoid, nn.functional.mish, nn.functional.hardswish, nn.functional.softshrink,
+        lambda x: nn.functional.softplus(x, 2.0, 1e30), lambda x: tensor.logaddexp(x, x), lambda x: tensor.logaddexp(x, -x),
+        lambda x: nn.functional.huber_loss(x, -x, "none", 0.7), lambda x: nn.functional.smooth_l1_loss(x, -x, reduction="none"),
+        lambda x: tensor.lerp(x, -x, x), tensor.frac,
+    ],
+)  # fmt: skip
+def test_special_values_are_those_of_few_elements(function):
+    inf, nan = float("inf"), float("nan")
+    x = tensor.tensor(
+        [0.0, -0.0, inf, -inf, nan, 1.0, -1.0, 0.5, -0.5, 100.0, -100.0, 3e38, -3e38, 1e-45, -1e-45, 0.25]
+    )
+    few, many = function(x), function(x.repeat(SIZE // 16))
+    for row in many.view(-1, 16)[:: SIZE // 200]:
+        tensor.testing.assert_close(row, few, rtol=1e-6, atol=0, equal_nan=True)
+        zeros = few == 0
+        assert tensor.equal(tensor.signbit(row[zeros]), tensor.signbit(few[zeros]))
