@@ -1,6 +1,7 @@
 """Attention in one kernel, and its gradients in one or two, with no scores in memory.
 
-See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``.
+See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``, and for products of warpgroups, on Hopper,
+``cuda/warpgroup_attention.cuh``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from .attention import Extras
 from .dtypes import bfloat16, float16, float32
 from .layouts import collapse
 from .plans import includes, launcher
+from .warpgroup_products import has_products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +43,17 @@ _WIDE_TILES = {
 }  # fmt: skip
 
 
+class _HopperTile(NamedTuple):
+    """Of a block of forward by products of warpgroups: how many of these it has, and keys that are taken at a time."""
+
+    warpgroups: int
+    keys: int
+
+
+#: By width; there are no others for products of warpgroups.
+_HOPPER_TILES = {64: _HopperTile(2, 128), 128: _HopperTile(2, 128)}
+
+
 class _Tile(NamedTuple):
     """Of a block of backward.
 
@@ -54,6 +67,8 @@ class _Tile(NamedTuple):
         Fragments of a sixteen of queries (or keys) and of gradients (or values) that stay in registers.
     paired : bool
         Whether two warps share their keys, where both gradients are required: one of them has the sums of each.
+    warpgroups : int
+        How many warpgroups multiply, of 64 rows each; 0 where warps do by themselves.
     """
 
     sixteens: int
@@ -62,11 +77,17 @@ class _Tile(NamedTuple):
     first: int
     second: int
     paired: bool = False
+    warpgroups: int = 0
 
     @property
     def rows(self) -> int:
         """Own rows of a block."""
-        return self.sixteens * _QUERIES // (2 if self.paired else 1)
+        return self.sixteens * _QUERIES * max(self.warpgroups, 1) // (2 if self.paired else 1)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return _THREADS * max(self.warpgroups, 1)
 
     @property
     def shared_weights(self) -> int:
@@ -76,7 +97,7 @@ class _Tile(NamedTuple):
     def cuda(self, *, extras: bool) -> str:
         """Its type; masks and dropout take the registers of the fragments."""
         held = (0, 0) if extras else (self.first, self.second)
-        return f"BackwardTile<{self.sixteens}, {self.at_a_time}, {self.step}, {held[0]}, {held[1]}, {_cuda(self.paired)}>"
+        return f"BackwardTile<{_team(self.warpgroups)}, {self.sixteens}, {self.at_a_time}, {self.step}, {held[0]}, {held[1]}, {_cuda(self.paired)}>"
 
 
 #: Of backward, by width: of queries and of keys.
@@ -92,6 +113,11 @@ _WIDE_BACKWARD_TILES = {
     128: (_Tile(1, 16, 16, 0, 0), _Tile(1, 16, 16, 0, 0)),
     256: (_Tile(1, 16, 16, 0, 0), _Tile(1, 16, 16, 0, 0)),
 }
+#: By products of warpgroups.
+_HOPPER_BACKWARD_TILES = {
+    64: (_Tile(1, 64, 64, 0, 0, warpgroups=2), _Tile(1, 64, 64, 0, 0, warpgroups=2)),
+    128: (_Tile(1, 64, 64, 0, 0, warpgroups=2), _Tile(1, 64, 64, 0, 0, warpgroups=2)),
+}
 #: Instead of one in pairs, where only one gradient is required: as many rows.
 _UNPAIRED_TILE = _Tile(1, 32, 32, 8, 4)
 #: Widest rows of which sums for keys and for values are held in registers together.
@@ -104,6 +130,7 @@ _PIECES = (8, 4, 2, 1)
 _PIECE_BYTES = 16
 #: Bytes of what backward saves of a row.
 STATISTICS = 8
+_WARPGROUPS_HEADER = '#include "warpgroup_attention.cuh"\n\n'
 _MAX_MATRICES = 65535
 #: Longest sequences, and what stands for a window without an end: four of them are a 32-bit number.
 _LONGEST = 1 << 29
@@ -216,6 +243,20 @@ def piece_of(itemsize: int, *numbers: int) -> int:
     )
 
 
+def _by_warpgroups(device: Device, dtype: dtype, sizes: Sizes) -> bool:
+    """Whether products of warpgroups are quickest: their blocks have many rows."""
+    return (
+        has_products(device)
+        and dtype is not float32
+        and sizes.padded in _HOPPER_TILES
+        and min(sizes.positions, sizes.keys) > _QUERIES
+    )
+
+
+def _team(warpgroups: int) -> str:
+    return f"Warpgroups<{warpgroups}>" if warpgroups else "Warps"
+
+
 def _parts(dtype: dtype, tf32: bool) -> int:
     """Numbers that tensor cores take for one."""
     return 1 if tf32 or dtype is not float32 else 2
@@ -276,24 +317,29 @@ def plan(
         float32.
     """
     padded, tiles = sizes.padded, _WIDE_TILES if dtype is float32 else _TILES
-    groups = 2 if sizes.positions > _QUERIES and (padded, 2) in tiles else 1
-    keys_of_tile, held = tiles[padded, groups]
-    shared = (groups * _QUERIES + 2 * keys_of_tile) * padded * dtype.itemsize
+    if _by_warpgroups(device, dtype, sizes):
+        groups, held = 1, 0
+        warpgroups, keys_of_tile = _HOPPER_TILES[padded]
+    else:
+        warpgroups, groups = 0, 2 if sizes.positions > _QUERIES and (padded, 2) in tiles else 1
+        keys_of_tile, held = tiles[padded, groups]
+    rows, threads = groups * _QUERIES * max(warpgroups, 1), _THREADS * max(warpgroups, 1)
+    shared = (rows + 2 * keys_of_tile) * padded * dtype.itemsize
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     launch = _launcher(
         device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, sizes, mask,
         dropping, f"const {t}* query, const {t}* key, const {t}* value, {t}* result, float* logarithms",
-        f"attend<{t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
-        "query, key, value, result, logarithms", shared,
+        f"attend<{_team(warpgroups)}, {t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
+        "query, key, value, result, logarithms", shared, threads=threads, by_warpgroups=bool(warpgroups),
     )  # fmt: skip
-    grid, count = -(-sizes.positions // (groups * _QUERIES)), prod(sizes.shape)
+    grid, count = -(-sizes.positions // rows), prod(sizes.shape)
 
     def run(
         stream: Any, scale: float, sequences: bytes, seen: bytes, dropped: bytes, *addresses: int
     ) -> None:
         extra = [each for each in (sequences, seen, dropped) if each]
-        launch(grid, count, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, *addresses)
+        launch(grid, count, 1, threads, 1, 1, shared, stream, operands, scale, *extra, *addresses)
 
     return run
 
@@ -363,6 +409,9 @@ def plan_backward(
     """
     padded = sizes.padded
     tile, tile_of_keys = _backward_tiles(dtype, padded, both=of_key and of_value)
+    by_warpgroups = not at_once and _by_warpgroups(device, dtype, sizes)
+    if by_warpgroups:
+        tile, tile_of_keys = _HOPPER_BACKWARD_TILES[padded]
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     header, of = "fused_attention_backward.cuh", f"AttentionOperands<{rank}, 8>"
@@ -374,7 +423,9 @@ def plan_backward(
     beside = 4 * tile_of_keys.at_a_time * STATISTICS + tile_of_keys.shared_weights
     shared, shared_by_keys = (_shared_bytes(dtype, padded, each) for each in (tile, tile_of_keys))
     shared_by_keys += beside
-    (blocks, matrices), (blocks_of_keys, matrices_of_keys) = _backward_grids(dtype, sizes)
+    blocks, blocks_of_keys = -(-sizes.positions // tile.rows), -(-sizes.keys // tile_of_keys.rows)
+    matrices = prod(sizes.shape)
+    matrices_of_keys = matrices // sizes.groups
     if at_once:
         shared = _bytes_at_once(dtype, padded)
         launch = _launcher(
@@ -401,6 +452,7 @@ def plan_backward(
         f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
         f"attend_backward_queries<{form}, {own}, {rank}>",
         "query, key, value, result, grad, logarithms, statistics, grad_query", shared, first="blockIdx.x, gridDim.x, ",
+        threads=tile.threads, by_warpgroups=by_warpgroups,
     )  # fmt: skip
     passes = [(of_key, of_value)]
     if padded > _TOGETHER:
@@ -411,6 +463,7 @@ def plan_backward(
             sizes, mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
             f"attend_backward_keys<{form}, {own_of_keys}, {_cuda(key)}, {_cuda(value)}, true, {rank}>",
             "query, key, value, nullptr, grad, nullptr, statistics, grad_key, grad_value", shared_by_keys, first="blockIdx.x, ",
+            threads=tile_of_keys.threads, by_warpgroups=by_warpgroups,
         )
         for key, value in passes
         if key or value
@@ -422,12 +475,12 @@ def plan_backward(
     ) -> None:  # fmt: skip
         extra = [each for each in (sequences, seen, dropped) if each]
         by_queries(
-            blocks, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key, value, result,
+            blocks, matrices, 1, tile.threads, 1, 1, shared, stream, operands, scale, *extra, query, key, value, result,
             grad, logarithms, statistics, grad_query,
         )  # fmt: skip
         for launch in by_keys:
             launch(
-                blocks_of_keys, matrices_of_keys, 1, _THREADS, 1, 1, shared_by_keys, stream, operands, scale, *extra,
+                blocks_of_keys, matrices_of_keys, 1, tile_of_keys.threads, 1, 1, shared_by_keys, stream, operands, scale, *extra,
                 query, key, value, grad, statistics, grad_key, grad_value,
             )  # fmt: skip
 
@@ -441,6 +494,7 @@ def _cuda(flag: bool) -> str:
 def _launcher(
     device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, sizes: Sizes,
     mask: MaskRows | None, dropping: bool, parameters: str, function: str, passed: str, shared: int, first: str = "",
+    threads: int = _THREADS, by_warpgroups: bool = False,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes operands, scale, and, where there are, sequences, mask and dropout, before its addresses.
 
@@ -455,9 +509,9 @@ def _launcher(
     lengths = "sequences" if sequences else "EqualLengths()"
     call_arguments = ", ".join(["operands", f"{first}scale", lengths, *extras.arguments])
     source = (
-        f"{includes(header, *extras.dtypes)}"
-        f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}({head}, {parameters}) {{\n'
+        f"{includes(header, *extras.dtypes)}{_WARPGROUPS_HEADER * by_warpgroups}"
+        f'extern "C" __global__ void __launch_bounds__({threads}) {name}({head}, {parameters}) {{\n'
         f"    {function}({call_arguments}, {passed});\n}}\n"
     )
     every = (len(operands), "f", *codes, *extras.codes, *"P" * (parameters.count("*")))
-    return launcher(device, "fused_attention.cu", source, name, every, shared)
+    return launcher(device, "fused_attention.cu", source, name, every, shared, one_architecture=by_warpgroups)

@@ -1,4 +1,4 @@
-"""What convolutions by products of warpgroups have in common: see ``cuda/warpgroup_products.cuh``."""
+"""What kernels by products of warpgroups have in common: see ``cuda/warpgroup_products.cuh``."""
 
 from __future__ import annotations
 

@@ -6,7 +6,20 @@
 #include "exponentials.cuh"
 #include "fragments.cuh"
 
-constexpr int ATTENTION_THREADS = 128;
+// Who multiplies: a block's four warps, each its own rows, by `mma.sync`. The other way is Warpgroups
+// (warpgroup_attention.cuh), which has the same members.
+struct Warps {
+    static constexpr int count = 4, threads = 128;
+    // Rows of operands in shared memory.
+    template <class T, int Width, int Rows>
+    using Tile = SharedRows<T, Width>;
+    // `Groups` times 16 rows of each warp that are the left operand of many products, from row `warp * Groups * 16` on.
+    template <class T, int Width, int Rows, int Parts, int Groups, int Held>
+    using Left = LeftRows<T, Width, Parts, Groups, Held>;
+
+    // What this thread has copied is there for products behind the next barrier.
+    static __device__ void show() {}
+};
 
 // Strides of `Count` operands over the dimensions of their matrices, and between rows; in elements. The first four are
 // queries, keys, values and results; then come gradients of these, those of results first.
@@ -105,14 +118,13 @@ constexpr bool is_dropping<NoDropout> = false;
 
 // `Rows` rows to shared memory, `Piece` elements at a time, zeros behind `count` rows and behind the width. What a thread
 // copies lies in one column, at the same distance from row to row.
-template <int Rows, int Piece, class T, int Width>
-__device__ inline void fetch_tile(
-    const SharedRows<T, Width>& to, const T* from, long long row_stride, int count, int width) {
-    constexpr int pieces = Width / Piece, per_chunk = SharedRows<T, Width>::per_chunk;
-    if constexpr (pieces > ATTENTION_THREADS || Piece * sizeof(T) < 4) {
-        fetch_rows<Rows, Piece, ATTENTION_THREADS>(to, from, row_stride, 0, count, width);
+template <int Threads, int Rows, int Piece, class T, class Tile>
+__device__ inline void fetch_tile(const Tile& to, const T* from, long long row_stride, int count, int width) {
+    constexpr int per_chunk = Tile::per_chunk, pieces = Tile::chunks * per_chunk / Piece;
+    if constexpr (pieces > Threads || Piece * sizeof(T) < 4) {
+        fetch_rows<Rows, Piece, Threads>(to, from, row_stride, 0, count, width);
     } else {
-        constexpr int step = ATTENTION_THREADS / pieces;
+        constexpr int step = Threads / pieces;
         static_assert(Rows % step == 0, "all threads copy as much");
         const int row = threadIdx.x / pieces, column = threadIdx.x % pieces * Piece;
         const int left = column < width ? count - row : 0;

@@ -183,3 +183,21 @@ __device__ inline void multiply_results(
         }
     }
 }
+
+// Both products of rows of the same numbers.
+template <class T, int Width, int Parts, int Groups, int Held, int OtherHeld, int Blocks>
+__device__ inline void multiply_two(
+    float (&to)[Groups][Blocks][4], const LeftRows<T, Width, Parts, Groups, Held>& left, const SharedRows<T, Width>& right,
+    float (&other_to)[Groups][Blocks][4], const LeftRows<T, Width, Parts, Groups, OtherHeld>& other_left,
+    const SharedRows<T, Width>& other_right, int row) {
+    multiply_rows(to, left, right, row);
+    multiply_rows(other_to, other_left, other_right, row);
+}
+template <int Parts, class T, int Width, int Groups, int Blocks>
+__device__ inline void multiply_two_results(
+    float (&to)[Groups][Width / 8][4], const float (&left)[Groups][Blocks][4], const SharedRows<T, Width>& right,
+    float (&other_to)[Groups][Width / 8][4], const float (&other_left)[Groups][Blocks][4],
+    const SharedRows<T, Width>& other_right, int row) {
+    multiply_results<Parts>(to, left, right, row);
+    multiply_results<Parts>(other_to, other_left, other_right, row);
+}

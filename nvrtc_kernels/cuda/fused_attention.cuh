@@ -12,14 +12,16 @@
 
 // A warp has `Groups` times 16 queries, of which `Held` fragments each are in registers and the others in shared memory; it takes
 // `Keys` keys at a time.
-template <class T, int Width, int Parts, int Piece, int Groups, int Keys, int Held, int Rank, class S, class M, class D>
+template <class Team, class T, int Width, int Parts, int Piece, int Groups, int Keys, int Held, int Rank, class S, class M, class D>
 __device__ void attend(
     const AttentionOperands<Rank, 4>& operands, float scale, S sequences, M mask, D dropout, const T* query, const T* key,
     const T* value, T* result, float* logarithms) {
-    constexpr int wide = Width / 8, blocks = Keys / 8, rows = Groups * 64;
-    extern __shared__ uint4 shared_memory[];
+    constexpr int wide = Width / 8, blocks = Keys / 8, rows = Groups * Team::count * 16;
+    typedef typename Team::template Tile<T, Width, Keys> Tile;
+    extern __shared__ __align__(1024) uint4 shared_memory[];
     T* const memory = reinterpret_cast<T*>(shared_memory);
-    const SharedRows<T, Width> queries{memory}, keys{memory + rows * Width}, values{keys.memory + Keys * Width};
+    const typename Team::template Tile<T, Width, rows> queries{memory};
+    const Tile keys{memory + rows * Width}, values{keys.memory + Keys * Width};
     const float none = -__int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -35,10 +37,10 @@ __device__ void attend(
     result += at[RESULT] + sequence.rows(operands, RESULT);
     const int all = sequence.keys, last = first + rows - 1, end = window.end(last);
     const int begin = S::has_begin ? window.begin(first) / Keys * Keys : 0;
-    const auto fetch = [&](const SharedRows<T, Width>& to, const T* from, AttentionOperand operand, int start, int width) {
-        fetch_tile<Keys, Piece>(to, from + start * operands.row[operand], operands.row[operand], all - start, width);
+    const auto fetch = [&](const Tile& to, const T* from, AttentionOperand operand, int start, int width) {
+        fetch_tile<Team::threads, Keys, Piece>(to, from + start * operands.row[operand], operands.row[operand], all - start, width);
     };
-    fetch_tile<rows, Piece>(
+    fetch_tile<Team::threads, rows, Piece>(
         queries, query + first * operands.row[QUERY], operands.row[QUERY], sequence.positions - first, operands.width);
     fetch(keys, key, KEY, begin, operands.width);
     commit_copies();
@@ -71,8 +73,9 @@ __device__ void attend(
     for (int i = 0; i < Groups * wide * 4; ++i) output[i / 4 / wide][i / 4 % wide][i % 4] = 0;
 
     await_copies<0>();
+    Team::show();
     __syncthreads();
-    LeftRows<T, Width, Parts, Groups, Held> lefts(queries, warp * Groups * 16);
+    typename Team::template Left<T, Width, rows, Parts, Groups, Held> lefts(queries, warp * Groups * 16);
     lefts.hold();
 
     for (int start = begin; start < end; start += Keys) {
@@ -135,9 +138,11 @@ __device__ void attend(
         }
 
         await_copies<1>();
+        Team::show();
         __syncthreads();  // the values of all threads have arrived
         multiply_results<Parts>(output, scores, values, 0);
         await_copies<0>();
+        Team::show();
         __syncthreads();  // the next keys have arrived, and every warp has read the values
     }
 

@@ -23,25 +23,28 @@ struct alignas(8) RowStatistics {
     float logarithm, mean;
 };
 
-// Of the rows of a block, `Groups` times 16 for a warp: `HeldQuery` (or key) and `HeldGrad` (or value) fragments of each sixteen
-// in registers. Of the others `Rows` come to shared memory at a time, and `Step` to one product. Where they are `Paired`, two
-// warps share their rows.
-template <int Groups_, int Rows_, int Step_, int HeldFirst_, int HeldSecond_, bool Paired_>
+// Of the rows of a block, `Groups` times 16 for a warp of `Team`: `HeldQuery` (or key) and `HeldGrad` (or value) fragments of each
+// sixteen in registers. Of the others `Rows` come to shared memory at a time, and `Step` to one product. Where they are `Paired`,
+// two warps share their rows.
+template <class Team_, int Groups_, int Rows_, int Step_, int HeldFirst_, int HeldSecond_, bool Paired_>
 struct BackwardTile {
+    typedef Team_ Team;
     static constexpr int Groups = Groups_, Rows = Rows_, Step = Step_, HeldFirst = HeldFirst_, HeldSecond = HeldSecond_;
     static constexpr bool Paired = Paired_;
-    static constexpr int rows = Groups * (Paired ? 32 : 64);
+    static constexpr int rows = Groups * Team::count * (Paired ? 8 : 16);
 };
 
 // The tile of two buffers of `Rows` rows of two operands behind the block's own rows of two.
-template <class T, int Width, int Own, int Rows>
+template <class Team, class T, int Width, int Own, int Rows>
 struct BackwardMemory {
+    typedef typename Team::template Tile<T, Width, Own> OwnTile;
+    typedef typename Team::template Tile<T, Width, Rows> Tile;
     T* memory;
 
-    __device__ SharedRows<T, Width> own_first() const { return {memory}; }
-    __device__ SharedRows<T, Width> own_second() const { return {memory + Own * Width}; }
-    __device__ SharedRows<T, Width> first(int buffer) const { return {memory + (2 * Own + buffer * 2 * Rows) * Width}; }
-    __device__ SharedRows<T, Width> second(int buffer) const { return {memory + (2 * Own + (buffer * 2 + 1) * Rows) * Width}; }
+    __device__ OwnTile own_first() const { return {memory}; }
+    __device__ OwnTile own_second() const { return {memory + Own * Width}; }
+    __device__ Tile first(int buffer) const { return {memory + (2 * Own + buffer * 2 * Rows) * Width}; }
+    __device__ Tile second(int buffer) const { return {memory + (2 * Own + (buffer * 2 + 1) * Rows) * Width}; }
     __device__ T* behind() const { return memory + (2 * Own + 4 * Rows) * Width; }
 };
 
@@ -51,9 +54,10 @@ __device__ void attend_backward_queries(
     const AttentionOperands<Rank, 8>& operands, int block, int all_blocks, float scale, S sequences, M mask, D dropout,
     const T* query, const T* key, const T* value, const T* result, const T* grad, const float* logarithms,
     RowStatistics* statistics, T* grad_query) {
-    constexpr int groups = Tile::Groups, rows = groups * 64, keys = Tile::Rows, blocks = Tile::Step / 8;
-    extern __shared__ uint4 shared_memory[];
-    const BackwardMemory<T, Width, rows, keys> shared{reinterpret_cast<T*>(shared_memory)};
+    typedef typename Tile::Team Team;
+    constexpr int groups = Tile::Groups, rows = Tile::rows, keys = Tile::Rows, blocks = Tile::Step / 8;
+    extern __shared__ __align__(1024) uint4 shared_memory[];
+    const BackwardMemory<Team, T, Width, rows, keys> shared{reinterpret_cast<T*>(shared_memory)};
     const float infinite = __int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -71,16 +75,16 @@ __device__ void attend_backward_queries(
     const int last = first + rows - 1, end = window.end(last), begin = S::has_begin ? window.begin(first) / keys * keys : 0;
     const auto fetch = [&](int start, int buffer) {
         const int left = sequence.keys - start;
-        fetch_tile<keys, Piece>(
+        fetch_tile<Team::threads, keys, Piece>(
             shared.first(buffer), key + start * operands.row[KEY], operands.row[KEY], left, operands.width);
-        fetch_tile<keys, Piece>(
+        fetch_tile<Team::threads, keys, Piece>(
             shared.second(buffer), value + start * operands.row[VALUE], operands.row[VALUE], left, operands.values);
         commit_copies();
     };
     const int own_rows = sequence.positions - first;
-    fetch_tile<rows, Piece>(
+    fetch_tile<Team::threads, rows, Piece>(
         shared.own_first(), query + first * operands.row[QUERY], operands.row[QUERY], own_rows, operands.width);
-    fetch_tile<rows, Piece>(
+    fetch_tile<Team::threads, rows, Piece>(
         shared.own_second(), grad + first * operands.row[GRAD], operands.row[GRAD], own_rows, operands.values);
     fetch(begin, 0);
 
@@ -106,13 +110,14 @@ __device__ void attend_backward_queries(
     const int certain_begin = S::has_begin ? window.begin(last) : 0, certain_end = window.end(first);
 
     await_copies<0>();
+    Team::show();
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < groups * 2; ++r) {
         const int position = own + r * 8;
         float sum = 0;
         if (position < sequence.positions) {
-            constexpr int per_chunk = SharedRows<T, Width>::per_chunk;
+            constexpr int per_chunk = 16 / sizeof(T);
             const T* const own_result = result + position * operands.row[RESULT];
             for (int column = lane % 4 * Piece; column < operands.values; column += 4 * Piece) {
                 typedef Pack<T, Piece> Elements;
@@ -131,8 +136,8 @@ __device__ void attend_backward_queries(
     }
     if (!grad_query) return;
 
-    LeftRows<T, Width, Parts, groups, Tile::HeldFirst> queries(shared.own_first(), warp_row);
-    LeftRows<T, Width, Parts, groups, Tile::HeldSecond> grads(shared.own_second(), warp_row);
+    typename Team::template Left<T, Width, rows, Parts, groups, Tile::HeldFirst> queries(shared.own_first(), warp_row);
+    typename Team::template Left<T, Width, rows, Parts, groups, Tile::HeldSecond> grads(shared.own_second(), warp_row);
     queries.hold();
     grads.hold();
     float output[groups][Width / 8][4];
@@ -141,6 +146,7 @@ __device__ void attend_backward_queries(
     for (int tile = begin, buffer = 0; tile < end; tile += keys, buffer ^= 1) {
         if (tile != begin) {
             await_copies<0>();
+            Team::show();
             __syncthreads();  // these keys have arrived, and every warp has read those before
         }
         if (tile + keys < end) fetch(tile + keys, buffer ^ 1);
@@ -148,8 +154,7 @@ __device__ void attend_backward_queries(
         for (int row = 0; row < keys; row += Tile::Step) {
             const int start = tile + row;
             float weights[groups][blocks][4], slopes[groups][blocks][4];
-            multiply_rows(weights, queries, shared.first(buffer), row);
-            multiply_rows(slopes, grads, shared.second(buffer), row);
+            multiply_two(weights, queries, shared.first(buffer), slopes, grads, shared.second(buffer), row);
 #pragma unroll
             for (int r = 0; r < groups * 2; ++r) {
 #pragma unroll
@@ -191,8 +196,10 @@ __device__ void attend_backward_queries(
 // The rows that blocks of keys go over: queries of all matrices that share the keys, with their gradients, `Rows` at a time.
 // Shared memory: keys and values of the block's rows; two buffers of queries, gradients and statistics, and of the addresses
 // of their rows of a mask; where there are no `statistics`, two of results.
-template <class T, int Width, int Piece, int Own, int Rows, bool Statistics, int Rank, class S, class M>
+template <class Team, class T, int Width, int Piece, int Own, int Rows, bool Statistics, int Rank, class S, class M>
 struct QueryTiles {
+    typedef BackwardMemory<Team, T, Width, Own, Rows> Memory;
+    typedef typename Memory::Tile Tile;
     typedef typename M::Row MaskRow;
     const AttentionOperands<Rank, 8>& operands;
     S sequences;
@@ -202,18 +209,18 @@ struct QueryTiles {
     const RowStatistics* statistics;
     long long matrix;
     Sequence sequence;
-    BackwardMemory<T, Width, Own, Rows> shared;
+    Memory shared;
     int begin, end;
     // Of the tile that is there.
     int group, start, buffer;
 
     __device__ RowStatistics* statistics_of(int some) const { return reinterpret_cast<RowStatistics*>(shared.behind()) + some * Rows; }
     __device__ MaskRow* mask_rows(int some) const { return reinterpret_cast<MaskRow*>(statistics_of(2)) + some * Rows; }
-    __device__ SharedRows<T, Width> results(int some) const {
+    __device__ Tile results(int some) const {
         return {reinterpret_cast<T*>(mask_rows(2)) + some * Rows * Width};
     }
-    __device__ SharedRows<T, Width> queries() const { return shared.first(buffer); }
-    __device__ SharedRows<T, Width> grads() const { return shared.second(buffer); }
+    __device__ Tile queries() const { return shared.first(buffer); }
+    __device__ Tile grads() const { return shared.second(buffer); }
     __device__ bool there() const { return group < operands.groups; }
 
     __device__ void begin_at(int first_row, int last_row) {
@@ -228,9 +235,9 @@ struct QueryTiles {
         long long here[8];
         operands.find(matrix + of_group, here);
         const int left = sequence.positions - at;
-        const auto rows_of = [&](const SharedRows<T, Width>& to, const T* from, AttentionOperand operand, int width) {
+        const auto rows_of = [&](const Tile& to, const T* from, AttentionOperand operand, int width) {
             const long long row = operands.row[operand];
-            fetch_tile<Rows, Piece>(to, from + here[operand] + sequence.rows(operands, operand) + at * row, row, left, width);
+            fetch_tile<Team::threads, Rows, Piece>(to, from + here[operand] + sequence.rows(operands, operand) + at * row, row, left, width);
         };
         rows_of(shared.first(into), query, QUERY, operands.width);
         rows_of(shared.second(into), grad, GRAD, operands.values);
@@ -258,6 +265,7 @@ struct QueryTiles {
     // Waits for the tile, and sends for the next one, which is `next_group`'s from `next` on.
     __device__ void await(int& next_group, int& next) const {
         await_copies<0>();
+        Team::show();
         __syncthreads();  // these queries have arrived, and every warp has read those before
         next_group = group;
         next = start + Rows;
@@ -268,11 +276,11 @@ struct QueryTiles {
         if (next_group < operands.groups) fetch(next_group, next, buffer ^ 1);
         if constexpr (!Statistics) {
             // Four threads have a row.
-            static_assert(ATTENTION_THREADS >= 4 * Rows, "each row has its threads");
+            static_assert(Team::threads >= 4 * Rows, "each row has its threads");
             const int row = threadIdx.x / 4, lane = threadIdx.x % 32;
             float sum = 0;
-            for (int chunk = lane % 4; row < Rows && chunk < SharedRows<T, Width>::chunks; chunk += 4) {
-                constexpr int count = SharedRows<T, Width>::per_chunk;
+            for (int chunk = lane % 4; row < Rows && chunk < Tile::chunks; chunk += 4) {
+                constexpr int count = Tile::per_chunk;
                 typedef Pack<T, count> Elements;
                 const Elements a = *reinterpret_cast<const Elements*>(results(buffer).at(row, chunk));
                 const Elements b = *reinterpret_cast<const Elements*>(grads().at(row, chunk));
@@ -344,8 +352,9 @@ __device__ void attend_backward_keys(
     // Two warps share their keys where each has the sums of one gradient: one has the weights, which the other one takes from it.
     constexpr bool paired = Tile::Paired;
     static_assert(!paired || (OfKey && OfValue), "the two warps have a gradient each");
+    typedef typename Tile::Team Team;
     constexpr int groups = Tile::Groups, rows = Tile::rows, count = Tile::Rows, blocks = Tile::Step / 8;
-    extern __shared__ uint4 shared_memory[];
+    extern __shared__ __align__(1024) uint4 shared_memory[];
     const long long matrix = static_cast<long long>(blockIdx.y) * operands.groups;
     const Sequence sequence = sequences.of(operands, matrix);
     const Window window(operands, sequence);
@@ -355,19 +364,21 @@ __device__ void attend_backward_keys(
     operands.find(matrix, at);
     dropout.at(0);
 
-    const BackwardMemory<T, Width, rows, count> shared{reinterpret_cast<T*>(shared_memory)};
-    const auto fetch_own = [&](const SharedRows<T, Width>& to, const T* from, AttentionOperand operand, int width) {
+    typedef BackwardMemory<Team, T, Width, rows, count> Memory;
+    const Memory shared{reinterpret_cast<T*>(shared_memory)};
+    const auto fetch_own = [&](const typename Memory::OwnTile& to, const T* from, AttentionOperand operand, int width) {
         const long long row = operands.row[operand];
         from += at[operand] + sequence.rows(operands, operand) + first * row;
-        fetch_tile<rows, Piece>(to, from, row, sequence.keys - first, width);
+        fetch_tile<Team::threads, rows, Piece>(to, from, row, sequence.keys - first, width);
     };
     fetch_own(shared.own_first(), key, KEY, operands.width);
     if constexpr (OfKey) fetch_own(shared.own_second(), value, VALUE, operands.values);
     commit_copies();
-    QueryTiles<T, Width, Piece, rows, count, Statistics, Rank, S, M> tiles{
+    QueryTiles<Team, T, Width, Piece, rows, count, Statistics, Rank, S, M> tiles{
         operands, sequences, mask, query, result, grad, logarithms, statistics, matrix, sequence, shared};
     tiles.begin_at(window.first_query(first), S::has_begin ? window.end_of_queries(last) : sequence.positions);
     await_copies<0>();
+    Team::show();
     __syncthreads();
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -389,11 +400,11 @@ __device__ void attend_backward_keys(
         // What a thread needs of the weights is what the same lane has: 16 bytes of all lanes lie together.
         Pack<unsigned int, 4>* const weights_of_pair =
             reinterpret_cast<Pack<unsigned int, 4>*>(tiles.results(Statistics ? 0 : 2).memory) + warp / 2 * groups * blocks * 16 + lane;
-        LeftRows<T, Width, Parts, groups, Tile::HeldFirst> lefts(has_weights ? shared.own_first() : shared.own_second(), warp_row);
+        typename Team::template Left<T, Width, rows, Parts, groups, Tile::HeldFirst> lefts(has_weights ? shared.own_first() : shared.own_second(), warp_row);
         lefts.hold();
         for (; tiles.there(); tiles.go_on(next_group, next)) {
             tiles.await(next_group, next);
-            const SharedRows<T, Width> queries = tiles.queries(), grads = tiles.grads();
+            const typename Memory::Tile queries = tiles.queries(), grads = tiles.grads();
             const RowStatistics* const row_statistics = tiles.statistics_of(tiles.buffer) + lane % 4 * 2;
             float products[groups][blocks][4];
             multiply_rows(products, lefts, has_weights ? queries : grads, 0);
@@ -467,8 +478,9 @@ __device__ void attend_backward_keys(
         float value_sums[groups][Width / 8][4];
 #pragma unroll
         for (int i = 0; i < groups * Width / 2; ++i) value_sums[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
-        LeftRows<T, Width, Parts, groups, Tile::HeldFirst> keys(shared.own_first(), warp_row);
-        LeftRows<T, Width, Parts, groups, OfKey ? Tile::HeldSecond : 0> values(shared.own_second(), warp_row);
+        typename Team::template Left<T, Width, rows, Parts, groups, Tile::HeldFirst> keys(shared.own_first(), warp_row);
+        typename Team::template Left<T, Width, rows, Parts, groups, OfKey ? Tile::HeldSecond : 0> values(
+            shared.own_second(), warp_row);
         keys.hold();
         values.hold();
         for (; tiles.there(); tiles.go_on(next_group, next)) {
@@ -478,8 +490,11 @@ __device__ void attend_backward_keys(
                 const int start = tiles.start + row;
                 // For each key, the weights of these queries.
                 float weights[groups][blocks][4], slopes[groups][blocks][4];
-                multiply_rows(weights, keys, tiles.queries(), row);
-                if constexpr (OfKey) multiply_rows(slopes, values, tiles.grads(), row);
+                if constexpr (OfKey) {
+                    multiply_two(weights, keys, tiles.queries(), slopes, values, tiles.grads(), row);
+                } else {
+                    multiply_rows(weights, keys, tiles.queries(), row);
+                }
                 unsigned int marks[4];
                 if constexpr (is_dropping<D>)
                     draw_marks<groups, blocks>(marks, dropout, (matrix + tiles.group) * operands.positions + start, own);
@@ -506,8 +521,13 @@ __device__ void attend_backward_keys(
                     hide<S>(weights, window, start, own);
                     if constexpr (OfKey) hide<S>(slopes, window, start, own);
                 }
-                if constexpr (OfValue) multiply_results<Parts>(value_sums, weights, tiles.grads(), row);
-                if constexpr (OfKey) multiply_results<Parts>(sums, slopes, tiles.queries(), row);
+                if constexpr (OfKey && OfValue) {
+                    multiply_two_results<Parts>(value_sums, weights, tiles.grads(), sums, slopes, tiles.queries(), row);
+                } else if constexpr (OfValue) {
+                    multiply_results<Parts>(value_sums, weights, tiles.grads(), row);
+                } else {
+                    multiply_results<Parts>(sums, slopes, tiles.queries(), row);
+                }
             }
         }
         if constexpr (OfKey) store(grad_key, GRAD_KEY, own, operands.width, sums, scale);

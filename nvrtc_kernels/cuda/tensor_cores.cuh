@@ -122,10 +122,10 @@ struct SharedRows {
 
 // `Rows` rows of a matrix of half precision, from `first` on, to shared memory, by a block of so many threads: `Piece` elements at
 // a time, zeros behind row `end` and behind the width. A single element is no asynchronous copy's.
-template <int Rows, int Piece, int Threads, class T, int Width>
+template <int Rows, int Piece, int Threads, class T, class Tile>
 __device__ inline void fetch_rows(
-    const SharedRows<T, Width>& to, const T* from, long long row_stride, long long first, long long end, int width) {
-    constexpr int pieces = Width / Piece, per_chunk = SharedRows<T, Width>::per_chunk;
+    const Tile& to, const T* from, long long row_stride, long long first, long long end, int width) {
+    constexpr int per_chunk = Tile::per_chunk, pieces = Tile::chunks * per_chunk / Piece;
 #pragma unroll 8
     for (int i = threadIdx.x; i < Rows * pieces; i += Threads) {
         const int row = i / pieces, column = i % pieces * Piece;

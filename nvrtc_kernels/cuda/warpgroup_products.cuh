@@ -47,18 +47,18 @@ __device__ inline unsigned long long product_factor(const void* first, int next 
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 
-#define ADD_PRODUCT(SHAPE, TYPES, NAMES, OPERANDS) \
-    "{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n" \
+#define ADD_PRODUCT(SHAPE, TYPES, NAMES, ADDS, OPERANDS) \
+    "{\n.reg .pred adds;\nsetp.ne.b32 adds, " ADDS ", 0;\n" \
     "wgmma.mma_async.sync.aligned." SHAPE ".f32." TYPES " {" NAMES "}, " OPERANDS ";\n}"
-#define PRODUCT_OF_FACTORS(COLUMNS, TYPES, OPERANDS) \
-    asm volatile(ADD_PRODUCT("m64n" #COLUMNS "k16", TYPES, NAMES_##COLUMNS, OPERANDS) \
+#define PRODUCT_OF_FACTORS(COLUMNS, TYPES, OPERANDS, ADDS) \
+    asm volatile(ADD_PRODUCT("m64n" #COLUMNS "k16", TYPES, NAMES_##COLUMNS, ADDS, OPERANDS) \
                  : SUMS_##COLUMNS \
-                 : "l"(left), "l"(right), "n"(LeftAcross), "n"(RightAcross) \
+                 : "l"(left), "l"(right), "n"(LeftAcross), "n"(RightAcross), "n"(Adds) \
                  : "memory")
 #define PRODUCT_OF_ROWS(SHAPE, COLUMNS, TYPES, OPERANDS) \
-    asm volatile(ADD_PRODUCT(SHAPE, TYPES, NAMES_##COLUMNS, OPERANDS) \
+    asm volatile(ADD_PRODUCT(SHAPE, TYPES, NAMES_##COLUMNS, "1", OPERANDS) \
                  : SUMS_##COLUMNS \
-                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right) \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "n"(RightAcross) \
                  : "memory")
 
 template <class T>
@@ -66,44 +66,44 @@ constexpr bool is_half = false;
 template <>
 constexpr bool is_half<__half> = true;
 
-// sums += left @ right for 16 steps of half precision.
-template <class T, bool LeftAcross, bool RightAcross, int Blocks>
+// sums += left @ right for 16 steps of half precision; without `Adds`, sums = left @ right.
+template <class T, bool LeftAcross, bool RightAcross, bool Adds = true, int Blocks>
 __device__ inline void multiply_factors(float (&sums)[Blocks][4], unsigned long long left, unsigned long long right) {
     static_assert(Blocks == 8 || Blocks == 16 || Blocks == 24);
     constexpr bool half = is_half<T>;
     if constexpr (half && Blocks == 8) {
-        PRODUCT_OF_FACTORS(64, "f16.f16", "%32, %33, adds, 1, 1, %34, %35");
+        PRODUCT_OF_FACTORS(64, "f16.f16", "%32, %33, adds, 1, 1, %34, %35", "%36");
     } else if constexpr (half && Blocks == 16) {
-        PRODUCT_OF_FACTORS(128, "f16.f16", "%64, %65, adds, 1, 1, %66, %67");
+        PRODUCT_OF_FACTORS(128, "f16.f16", "%64, %65, adds, 1, 1, %66, %67", "%68");
     } else if constexpr (half) {
-        PRODUCT_OF_FACTORS(192, "f16.f16", "%96, %97, adds, 1, 1, %98, %99");
+        PRODUCT_OF_FACTORS(192, "f16.f16", "%96, %97, adds, 1, 1, %98, %99", "%100");
     } else if constexpr (Blocks == 8) {
-        PRODUCT_OF_FACTORS(64, "bf16.bf16", "%32, %33, adds, 1, 1, %34, %35");
+        PRODUCT_OF_FACTORS(64, "bf16.bf16", "%32, %33, adds, 1, 1, %34, %35", "%36");
     } else if constexpr (Blocks == 16) {
-        PRODUCT_OF_FACTORS(128, "bf16.bf16", "%64, %65, adds, 1, 1, %66, %67");
+        PRODUCT_OF_FACTORS(128, "bf16.bf16", "%64, %65, adds, 1, 1, %66, %67", "%68");
     } else {
-        PRODUCT_OF_FACTORS(192, "bf16.bf16", "%96, %97, adds, 1, 1, %98, %99");
+        PRODUCT_OF_FACTORS(192, "bf16.bf16", "%96, %97, adds, 1, 1, %98, %99", "%100");
     }
 }
 
 // sums += left @ right for 16 steps of half precision or 8 of TF32, where each warp has its 16 rows of the left factor in
 // registers, as mma has them.
-template <class T, int Blocks>
+template <class T, int Blocks, bool RightAcross = false>
 __device__ inline void multiply_rows(float (&sums)[Blocks][4], const unsigned int (&left)[4], unsigned long long right) {
-    static_assert(Blocks == 8 || Blocks == 16);
+    static_assert((Blocks == 8 || Blocks == 16) && !(RightAcross && sizeof(T) == 4));
     constexpr bool half = is_half<T>;
     if constexpr (sizeof(T) == 4 && Blocks == 8) {
         PRODUCT_OF_ROWS("m64n64k8", 64, "tf32.tf32", "{%32, %33, %34, %35}, %36, adds, 1, 1");
     } else if constexpr (sizeof(T) == 4) {
         PRODUCT_OF_ROWS("m64n128k8", 128, "tf32.tf32", "{%64, %65, %66, %67}, %68, adds, 1, 1");
     } else if constexpr (half && Blocks == 8) {
-        PRODUCT_OF_ROWS("m64n64k16", 64, "f16.f16", "{%32, %33, %34, %35}, %36, adds, 1, 1, 0");
+        PRODUCT_OF_ROWS("m64n64k16", 64, "f16.f16", "{%32, %33, %34, %35}, %36, adds, 1, 1, %37");
     } else if constexpr (half) {
-        PRODUCT_OF_ROWS("m64n128k16", 128, "f16.f16", "{%64, %65, %66, %67}, %68, adds, 1, 1, 0");
+        PRODUCT_OF_ROWS("m64n128k16", 128, "f16.f16", "{%64, %65, %66, %67}, %68, adds, 1, 1, %69");
     } else if constexpr (Blocks == 8) {
-        PRODUCT_OF_ROWS("m64n64k16", 64, "bf16.bf16", "{%32, %33, %34, %35}, %36, adds, 1, 1, 0");
+        PRODUCT_OF_ROWS("m64n64k16", 64, "bf16.bf16", "{%32, %33, %34, %35}, %36, adds, 1, 1, %37");
     } else {
-        PRODUCT_OF_ROWS("m64n128k16", 128, "bf16.bf16", "{%64, %65, %66, %67}, %68, adds, 1, 1, 0");
+        PRODUCT_OF_ROWS("m64n128k16", 128, "bf16.bf16", "{%64, %65, %66, %67}, %68, adds, 1, 1, %69");
     }
 }
 

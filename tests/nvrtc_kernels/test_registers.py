@@ -115,24 +115,33 @@ def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pyte
         assert taken * threads <= _REGISTERS, f"{name} takes {taken} registers for each of {threads} threads"
 
 
-@pytest.mark.parametrize("width", thinned((32, 64, 128, 256), lambda width: width == 64))
-def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its queries and results are in registers, of which a thread has 255 at most."""
+@pytest.mark.parametrize(
+    ("width", "capability"),
+    thinned(
+        [*((width, (8, 0)) for width in (32, 64, 128, 256)), (64, (9, 0)), (128, (9, 0))],
+        lambda width, capability: width == 64 or capability == (9, 0),
+    ),
+)
+def test_fused_attention_has_its_registers(
+    width: int, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries and results are in registers, of which a thread has 255 at most: those of two blocks of warps, or of one of warpgroups."""
     sources: set[tuple[str, str]] = set()
 
-    def noted(_: Any, __: str, source: str, name: str, *___: Any) -> Any:
+    def noted(_: Any, __: str, source: str, name: str, *___: Any, **____: Any) -> Any:
         sources.add((source, name))
         return lambda *_: None
 
     monkeypatch.setattr(fused_attention, "launcher", noted)
+    device: Any = SimpleNamespace(compute_capability=capability)
     sizes = fused_attention.Sizes((2,), 1, 80, 80, width, width, True)
     strides = [(width * 80, width, 1)] * 8
     mask = attention.MaskRows((2, 3), (0, 5), 1, bool_)
     for seen, dropping in ((None, False), (mask, True)):
-        fused_attention.plan(None, bfloat16, sizes, strides[:4], 8, seen, dropping=dropping, tf32=False)
+        fused_attention.plan(device, bfloat16, sizes, strides[:4], 8, seen, dropping=dropping, tf32=False)
         for at_once in (False, True)[: 2 - (width > 128)]:
             fused_attention.plan_backward(
-                None,
+                device,
                 bfloat16,
                 sizes,
                 strides,
@@ -145,12 +154,22 @@ def test_fused_attention_leaves_room_for_two_blocks(width: int, monkeypatch: pyt
                 at_once=at_once,
             )
     assert len(sources) == 8
+    of_warpgroups = 0
     for source, _ in sources:
+        by_warpgroups = "Warpgroups" in source
+        of_warpgroups += by_warpgroups
         options = ("-default-device",)
         result = compile_program(
-            source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
+            source,
+            "sm_90a" if by_warpgroups else "sm_90",
+            name="a.cu",
+            options=options,
+            include_dirs=(INCLUDE,),
+            line_info=False,
         )
-        assert registers(result.image) * 128 * 2 <= _REGISTERS
+        threads, blocks = (256, 1) if by_warpgroups else (128, 2)
+        assert registers(result.image) * threads * blocks <= _REGISTERS
+    assert of_warpgroups == (6 if capability == (9, 0) else 0)
 
 
 @pytest.mark.parametrize(
