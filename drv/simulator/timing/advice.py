@@ -52,6 +52,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "sampled": ("share", "thread blocks that were metered, of the grid"),
     "sample_error": ("share", "two standard errors of the instructions per block, over the sample"),
     "regular": ("share", "accesses whose address follows from the block's index, where the grid was sampled"),
+    "repeated": ("share", "instructions of metered blocks counted as those of the loop's iteration before"),
 }
 
 
@@ -95,6 +96,7 @@ def metrics(time: KernelTime) -> dict[str, Any]:
         "sampled": counts.metered / counts.blocks if counts.blocks else 1.0,
         "sample_error": counts.error,
         "regular": counts.regular,
+        "repeated": counts.repeated,
         "limits_us": {name: seconds * 1e6 for name, seconds in time.limits.items()},
     }
 

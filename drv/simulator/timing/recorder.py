@@ -227,6 +227,7 @@ class Recorder:
             max(shape.occupancy.blocks * shape.multiprocessors, 1),
             results=self._results,
             observer=launch.observer,
+            repeats=_computes(work),
         )
         self._running.launch = launch, shape
 

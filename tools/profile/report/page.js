@@ -10,7 +10,7 @@ const shown = (name, value) => {
   if (typeof value !== "number") return Array.isArray(value) ? value.join(" × ") : String(value);
   if (name.endsWith("_us")) return microseconds(value);
   if (name.includes("bytes") || name === "memory" || name === "shared_memory") return bytes(value);
-  if (["occupancy", "l1_hit_rate", "l2_hit_rate", "sampled", "sample_error", "regular"].includes(name))
+  if (["occupancy", "l1_hit_rate", "l2_hit_rate", "sampled", "sample_error", "regular", "repeated"].includes(name))
     return `${(100 * value).toFixed(1)} %`;
   return number(value);
 };

@@ -63,7 +63,7 @@ class Invariants:
                 or not results
                 or CARRY in results
                 or any(definitions[name] > 1 for name in results)
-                or not _is_pure(instruction)
+                or not is_pure(instruction)
             ):
                 continue
             used = read(instruction)
@@ -97,7 +97,7 @@ class Invariants:
         return self._translation.instruction_at(python, line)
 
 
-def _is_pure(instruction: Instruction) -> bool:
+def is_pure(instruction: Instruction) -> bool:
     """Whether nothing but the operands decides the result."""
     fields = instruction.fields
     if instruction.base == "ld":

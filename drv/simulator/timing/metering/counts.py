@@ -72,6 +72,8 @@ class Counts:
         Two standard errors of instructions per block, as a share; 0 where all blocks were metered.
     regular : float
         Share of the accesses whose address follows from the block's index.
+    repeated : float
+        Share of the instructions of metered blocks that were counted as those of the loop's iteration before.
     """
 
     blocks: int
@@ -90,6 +92,7 @@ class Counts:
     hottest: float = 0.0
     error: float = 0.0
     regular: float = 1.0
+    repeated: float = 0.0
 
     @property
     def scale(self) -> float:

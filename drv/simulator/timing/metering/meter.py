@@ -17,8 +17,10 @@ from drv.simulator.timing.figures import SECTOR, WARP
 from .caches import ascending, level_1_misses
 from .counts import BlockRuns, Counts, SiteCounts
 from .footprint import Footprints
+from .iterations import Iterations
 from .metered_plan import MeteredPlan
 from .requests import KEY_MASK, by_warp, global_request, same_address, shared_request
+from .tally import Tally
 from .touched_bytes import TouchedBytes
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Meter:
         Whether the launch's results are needed. Otherwise only a sample of a large grid runs.
     observer : AccessObserver, optional
         Another observer, which is told everything too.
+    repeats : bool
+        Whether iterations of loops may count without being run, where results are not needed either.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Meter:
         *,
         results: bool = True,
         observer: AccessObserver | None = None,
+        repeats: bool = True,
     ) -> None:
         self._level2 = level2
         self._level1_bytes = level1_bytes
@@ -86,6 +91,10 @@ class Meter:
         self._hot: list[tuple[Array, Array]] = []
         self._per_block: list[float] = []
         self._start = 0
+        #: Instructions of lanes that were counted and did not run.
+        self._left_out = 0.0
+        self._repeats = repeats and not results and observer is None
+        self._iterations: Iterations | None = None
         self._all = True
         self.counts = Counts(0, 0, 0, [], [], 0)
 
@@ -96,7 +105,10 @@ class Meter:
 
         Each batch is set up to be metered or not as it is asked for.
         """
-        plain, metered = state.plan, MeteredPlan(state.plan, self)
+        plain = state.plan
+        if self._repeats and not state.cooperative:
+            self._iterations = Iterations(plain.function(plain.entry.name), self)
+        metered = MeteredPlan(plain, self, self._iterations)
         self.counts = Counts(state.blocks, 0, state.threads, [], [], 0)
         self._footprints = Footprints(state.grid)
         count = -(-state.blocks // size)
@@ -115,7 +127,7 @@ class Meter:
                 yield start
                 continue
             state.plan, state.observer = metered, self  # type: ignore[assignment]
-            self._start, before = start, self._lane_instructions()
+            self._start, before, left_out = start, self._lane_instructions(), self._left_out
             yield start
             self._sort_out()
             self.counts.metered += stop - start
@@ -123,7 +135,8 @@ class Meter:
             self._per_block.append(done / (stop - start))
             if len(self._per_block) == 1 and not self._all and not self._results:
                 # As many more as are worth their time.
-                left = min(max(int(ENOUGH_LANES / max(done, 1)), FEWEST_BATCHES), SAMPLED_BATCHES) - 1
+                ran = max(done - (self._left_out - left_out), 1)
+                left = min(max(int(ENOUGH_LANES / ran), FEWEST_BATCHES), SAMPLED_BATCHES) - 1
                 pending = [pending[index] for index in _spread(0, len(pending), left)]
         state.plan, state.observer = plain, self._other
         self._finish()
@@ -138,6 +151,17 @@ class Meter:
             runs = self._runs[number] = BlockRuns(block, function)
         runs.lanes += lanes.n
         runs.warps += _warps_of(lanes)
+
+    def tally(self) -> Tally:
+        """How far the counts have come."""
+        return Tally.of(self._runs, self._sites, self.counts.barriers)
+
+    def repeat(self, done: Tally, times: int) -> None:
+        """Count once more what was done, so many times; accesses to global memory are counted by themselves."""
+        before = self._lane_instructions()
+        done.add_to(self._runs, self._sites, times)
+        self.counts.barriers += done.barriers * times
+        self._left_out += self._lane_instructions() - before
 
     # Accesses
 
@@ -154,7 +178,7 @@ class Meter:
         """See :class:`AccessObserver`."""
         if self._other is not None:
             self._other.global_access(allocation, offsets, width, kind, lanes, site, stored)
-        self._count_global(allocation, offsets, width, kind, lanes, site)
+        self._accessed(allocation, offsets, width, kind, lanes, site)
 
     def asynchronous_begins(self, lanes: Any, site: Site, spans: Sequence[Span], *, generic: bool) -> Any:
         """See :class:`AccessObserver`."""
@@ -168,14 +192,14 @@ class Meter:
                 span = Span(span.kind, span.offsets[first], span.width, span.lane[first])
             mine = lanes if np.array_equal(span.lane, np.arange(lanes.n)) else lanes.subset(span.lane)
             if span.allocation is not None:
-                self._count_global(span.allocation, span.offsets, span.width, span.kind, mine, site)
+                self._accessed(span.allocation, span.offsets, span.width, span.kind, mine, site)
             else:
                 self._count_shared(span.offsets, span.width, span.kind, mine, site)
         if self._other is None:
             return None
         return self._other.asynchronous_begins(lanes, site, spans, generic=generic)
 
-    def _count_global(
+    def _accessed(
         self,
         allocation: Allocation,
         offsets: NDArray[np.int64],
@@ -184,6 +208,20 @@ class Meter:
         lanes: Lanes,
         site: Site,
     ) -> None:
+        self.count_global(allocation, offsets, width, kind, lanes, site)
+        if self._iterations is not None:
+            self._iterations.accessed(allocation, offsets, width, kind, lanes, site)
+
+    def count_global(
+        self,
+        allocation: Allocation,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+    ) -> None:
+        """Count an access to global memory, which may be that of an iteration that does not run."""
         self._touched.add(allocation, offsets, width, kind)
         counts = self._counts(site, kind, "global", width)
         warps = by_warp(lanes)  # type: ignore[arg-type]
@@ -321,6 +359,7 @@ class Meter:
         counts = self.counts
         counts.sites = list(self._sites.values())
         counts.runs = list(self._runs.values())
+        counts.repeated = self._left_out / max(self._lane_instructions(), 1.0)
         scale = counts.scale
         for each in counts.sites:
             if each.space != "global":

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from drv.simulator.execution.translation.code import Code
     from drv.simulator.execution.translation.plan import FunctionPlan, KernelPlan
 
+    from .iterations import Iterations
     from .meter import Meter
 
 
 class MeteredPlan:
     """A kernel's plan whose blocks tell the meter of every run; all else is the plan's own."""
 
-    def __init__(self, plan: KernelPlan, meter: Meter) -> None:
+    def __init__(self, plan: KernelPlan, meter: Meter, iterations: Iterations | None = None) -> None:
         self._plain = plan
         self._meter = meter
+        #: Where iterations may be left out.
+        self._iterations = iterations
         self._functions: dict[str, MeteredFunction] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -29,16 +32,21 @@ class MeteredPlan:
         """Translated function ``name``."""
         result = self._functions.get(name)
         if result is None:
-            result = self._functions[name] = MeteredFunction(self._plain.function(name), self, self._meter)
+            iterations = self._iterations if name == self._plain.entry.name else None
+            plan = self._plain.function(name)
+            result = self._functions[name] = MeteredFunction(plan, self, self._meter, iterations)
         return result
 
 
 class MeteredFunction:
     """A function's plan whose blocks tell the meter of every run."""
 
-    def __init__(self, plan: FunctionPlan, kernel: MeteredPlan, meter: Meter) -> None:
+    def __init__(
+        self, plan: FunctionPlan, kernel: MeteredPlan, meter: Meter, iterations: Iterations | None
+    ) -> None:
         self._plain = plan
         self._meter = meter
+        self._iterations = iterations
         self.kernel = kernel
         self._codes: dict[int, Code] = {}
 
@@ -65,7 +73,24 @@ class MeteredFunction:
             meter.ran(number, block, name, lanes)
             return whole(registers, lanes)
 
-        metered.body, metered.whole = counted_body, counted_whole  # type: ignore[assignment]
+        iterations = self._iterations
+        if iterations is None:
+            metered.body, metered.whole = counted_body, counted_whole  # type: ignore[assignment]
+            return metered
+        index = block.index
+
+        def followed_body(lanes: Any, *values: Any) -> Any:
+            results = counted_body(lanes, *values)
+            iterations.ran(index, lanes, results[0])
+            return results
+
+        def followed_whole(registers: Any, lanes: Any) -> Any:
+            iterations.arrives(index, registers, lanes)
+            decision = counted_whole(registers, lanes)
+            iterations.ran(index, lanes, decision)
+            return decision
+
+        metered.body, metered.whole = followed_body, followed_whole  # type: ignore[assignment]
         return metered
 
 

@@ -1,0 +1,199 @@
+"""Iterations that are counted and do not run: the counts are those of a launch all of which ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import drv
+
+if TYPE_CHECKING:
+    from drv.simulator.timing.records import TimedOperation
+    from tests.drv.simulator.timing.conftest import Bench
+
+SOURCE = r"""
+extern "C" __global__ void column_sums(const float *x, float *sums, int rows, int columns)
+{
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++)
+        sum += x[(long long)row * columns + column];
+    sums[column] = sum;
+}
+
+// Tiles come to one buffer while the other one is read: what a turn does with shared memory is what the one before the last did.
+extern "C" __global__ void tiles(const float *x, float *sums, int rows, int columns)
+{
+    __shared__ float tile[2][8][64];
+    float sum = 0;
+    int buffer = 0;
+    auto fetch = [&](int row, int into) {
+        const float *from = x + (long long)(row + threadIdx.x / 16) * columns + blockIdx.x * 64 + threadIdx.x % 16 * 4;
+        float *to = &tile[into][threadIdx.x / 16][threadIdx.x % 16 * 4];
+        int bytes = row + threadIdx.x / 16 < rows ? 16 : 0;
+        unsigned int address = (unsigned int)__cvta_generic_to_shared(to);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(address), "l"(bytes ? from : x), "r"(bytes) : "memory");
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
+    fetch(0, 0);
+#pragma unroll 1
+    for (int row = 0; row < rows; row += 8, buffer ^= 1) {
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();
+        if (row + 8 < rows)
+            fetch(row + 8, buffer ^ 1);
+#pragma unroll 1
+        for (int half = 0; half < 2; half++)
+            for (int i = 0; i < 4; i++)
+                sum += tile[buffer][half * 4 + i][threadIdx.x % 64];
+    }
+    sums[blockIdx.x * 128 + threadIdx.x] = sum;
+}
+
+// Blocks see more the later they come.
+extern "C" __global__ void triangle(const float *x, float *sums, int rows, int columns)
+{
+    float sum = 0;
+#pragma unroll 1
+    for (int row = 0; row < (int)(blockIdx.x + 1) * rows / (int)gridDim.x; row++)
+        sum += x[(long long)row * columns + threadIdx.x];
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+extern "C" __global__ void one_is_different(const float *x, float *sums, int rows, int columns)
+{
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++) {
+        sum += x[(long long)row * columns + column];
+        if (row == rows / 2)
+            sum += x[column * 32 % columns];
+    }
+    sums[column] = sum;
+}
+
+extern "C" __global__ void bank_changes(const float *x, float *sums, int rows, int columns)
+{
+    __shared__ float held[1024];
+    held[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    float sum = 0;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++)
+        sum += held[threadIdx.x * (row / 20 + 1) & 1023];
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+extern "C" __global__ void by_loaded_numbers(const int *x, float *sums, int rows, int columns)
+{
+    int at = threadIdx.x, steps = 0;
+#pragma unroll 1
+    for (; steps < rows; steps++)
+        at = (x[at] + threadIdx.x) & 127;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = at;
+}
+
+extern "C" __global__ void until_a_number(const float *x, float *sums, int rows, int columns)
+{
+    float sum = 0;
+    int row = 0;
+#pragma unroll 1
+    while (row < rows && x[(long long)row * columns] < 1)
+        row++;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum + row;
+}
+
+extern "C" __global__ void adds_to_one_place(const float *x, float *sums, int rows, int columns)
+{
+#pragma unroll 1
+    for (int row = 0; row < rows; row++)
+        atomicAdd(sums + row % 4, x[(long long)row * columns + threadIdx.x]);
+}
+"""
+ROWS, COLUMNS = 203, 1024
+
+
+def timed(
+    h200: Bench, name: str, rows: int = ROWS, *, run_all: bool = False, results: bool = False
+) -> TimedOperation:
+    x, sums = drv.DeviceMemory(4 * (ROWS + 8) * COLUMNS), drv.DeviceMemory(4 * 128 * 16)
+    values = np.zeros((ROWS + 8, COLUMNS), np.float32)
+    values[150] = 1
+    drv.copy_to_device(x, values)
+    with pytest.MonkeyPatch.context() as patch:
+        if run_all:
+            patch.setattr("drv.simulator.timing.metering.iterations._WORTH", 1 << 30)
+        arguments = (x, sums, np.int32(rows), np.int32(COLUMNS))
+        operation = h200.time(SOURCE, name, 8, 128, arguments, results=results)
+    operation.metrics["wavefronts"] = sum(each.wavefronts for each in counts_of(operation))
+    operation.metrics["requests"] = sum(each.requests for each in counts_of(operation))
+    return operation
+
+
+def counts_of(operation: TimedOperation) -> list[Any]:
+    assert operation.kernel is not None
+    return operation.kernel.counts.sites
+
+
+def same_but_for_what_ran(one: TimedOperation, other: TimedOperation) -> bool:
+    return {**one.metrics, "repeated": 0} == {**other.metrics, "repeated": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("column_sums", 0.9),
+        ("tiles", 0.3),
+        ("triangle", 0.1),
+        ("one_is_different", 0.85),
+        ("bank_changes", 0.3),
+    ],
+)
+@pytest.mark.parametrize("rows", [ROWS, 160])
+def test_what_is_left_out_is_counted_as_if_it_had_run(
+    h200: Bench, name: str, least: float, rows: int
+) -> None:
+    quick, whole = timed(h200, name, rows), timed(h200, name, rows, run_all=True)
+    assert whole.metrics["repeated"] == 0
+    assert least <= quick.metrics["repeated"] < 1
+    assert same_but_for_what_ran(quick, whole)
+
+
+@pytest.mark.parametrize("name", ["by_loaded_numbers", "until_a_number", "adds_to_one_place"])
+def test_what_loaded_numbers_decide_runs(h200: Bench, name: str) -> None:
+    quick, whole = timed(h200, name), timed(h200, name, run_all=True)
+    assert quick.metrics["repeated"] == 0
+    assert same_but_for_what_ran(quick, whole)
+
+
+def test_short_loops_run(h200: Bench) -> None:
+    assert timed(h200, "column_sums", 5).metrics["repeated"] == 0
+    assert timed(h200, "column_sums", 7).metrics["repeated"] > 0
+
+
+def test_all_runs_where_results_are_needed(h200: Bench) -> None:
+    assert timed(h200, "column_sums", results=True).metrics["repeated"] == 0
+    x, sums = drv.DeviceMemory(4 * ROWS * COLUMNS), drv.DeviceMemory(4 * COLUMNS)
+    values = np.random.default_rng(0).integers(0, 8, (ROWS, COLUMNS)).astype(np.float32)
+    drv.copy_to_device(x, values)
+    h200.time(SOURCE, "column_sums", 8, 128, (x, sums, np.int32(ROWS), np.int32(COLUMNS)), results=True)
+    output = np.zeros(COLUMNS, np.float32)
+    drv.copy_to_host(output, sums)
+    assert np.array_equal(output, values.sum(0))
+
+
+def test_a_sample_is_as_large_as_what_runs_of_it_allows(h200: Bench) -> None:
+    x, sums = drv.DeviceMemory(4 * 2048 * 128), drv.DeviceMemory(4 * 2048 * 128)
+    # All rows are one.
+    arguments = (x, sums, np.int32(2000), np.int32(0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("drv.simulator.timing.metering.meter.ENOUGH_LANES", 2_000_000)
+        quick = h200.time(SOURCE, "column_sums", 2048, 128, arguments)
+        patch.setattr("drv.simulator.timing.metering.iterations._WORTH", 1 << 30)
+        whole = h200.time(SOURCE, "column_sums", 2048, 128, arguments)
+    assert quick.metrics["sampled"] > 4 * whole.metrics["sampled"]
+    assert quick.metrics["modelled_us"] == pytest.approx(whole.metrics["modelled_us"], rel=0.01)
