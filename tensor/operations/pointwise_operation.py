@@ -594,13 +594,7 @@ class Pointwise:
             if not isinstance(x, TensorBase):
                 return element.type(wrapped(x, compute_dtype))
             array = x._host
-            if not changed[position]:
-                return array
-            if element != np.float32 or array.dtype != np.float16:
-                return array.astype(element)
-            converted = np.empty_like(array, element)
-            half_precision.from_float16(converted, array)
-            return converted
+            return half_precision.converted(array, element) if changed[position] else array
 
         def write(into: Any, value: Any) -> None:
             if value.dtype == into.dtype and rounded is None:

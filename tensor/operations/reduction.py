@@ -19,6 +19,7 @@ from tensor.core.arguments import dimensions
 from tensor.core.base import TensorBase, check_outs, check_tensor, empty, maker, wrap
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.half_precision import converted
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
 from tensor.operations.scratch import launch_reduction
@@ -235,7 +236,9 @@ class Reduction:
         def run(input: Tensor, *scalars: float) -> tuple[Tensor, ...]:
             array = input._host
             with np.errstate(all="ignore"):
-                result = function(array.astype(compute_dtype.numpy) if converts else array, axes, *scalars)
+                result = function(
+                    converted(array, compute_dtype.numpy) if converts else array, axes, *scalars
+                )
             if not isinstance(result, tuple):
                 result = (result,)
             output = []

@@ -88,7 +88,7 @@ def _blocks(
 ) -> Callable[[NDArray[Any], NDArray[Any]], None]:
     """``convert(target, source)`` of blocks for arrays of any one shape that do not overlap."""
 
-    def converted(target: NDArray[Any], source: NDArray[Any]) -> None:
+    def convert_all(target: NDArray[Any], source: NDArray[Any]) -> None:
         if (
             source.size <= _FEW
             or source.shape != target.shape
@@ -102,8 +102,17 @@ def _blocks(
             for start in range(0, source.size, _BLOCK):
                 convert(target[start : start + _BLOCK], source[start : start + _BLOCK])
 
-    return converted
+    return convert_all
 
 
 #: ``from_float16(target, source)`` copies float16 to float32, ``to_float16(target, source)`` rounds float32 to float16.
 from_float16, to_float16 = _blocks(block_from_float16), _blocks(block_to_float16)
+
+
+def converted(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """``array.astype(dtype)``, of float16 by :func:`from_float16`."""
+    if array.dtype != np.float16 or dtype != np.float32:
+        return array.astype(dtype)
+    result = np.empty_like(array, dtype)
+    from_float16(result, array)
+    return result
