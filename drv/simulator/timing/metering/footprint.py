@@ -355,6 +355,9 @@ class _Access:
         first = self._first(np.arange(0, total, step))
         length = int(self.pattern[-1]) + 1
         if len(first) * len(self.pattern) <= _MOST_NAMED and step == 1:
+            if length == len(self.pattern):
+                # Of ranges it follows from where they begin.
+                return float(np.minimum(np.diff(np.sort(first)), length).sum()) + length
             return float(len(ascending((first[:, None] + self.pattern).ravel())))
         covered = int(np.minimum(np.diff(first), length * step).sum()) + length
         return min(covered, float(len(first)) * step * len(self.pattern))
