@@ -23,6 +23,7 @@ from tensor.torch_names.children import search_path
 from .local_ranks import LocalRanks, Rank
 from .meeting import add_options as add_meeting
 from .meeting import rendezvous_of, rules_on_ray
+from .on_ray import run_on_ray
 from .rounds import run_rounds
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _run_on_ray(described: argparse.ArgumentParser, options: argparse.Namespace)
     ]
     # Ray, which it needs, is an optional package.
     try:
-        from .on_ray import run_on_ray
+        import ray  # noqa: F401
     except ImportError as error:
         described.error(f"--ray needs Ray, which is not installed ({error}): pip install 'graphroot[ray]'")
     return run_on_ray(

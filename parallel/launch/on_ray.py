@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import queue
 import signal
@@ -18,9 +19,6 @@ import sys
 import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-
-import ray
-from ray.exceptions import RayActorError
 
 from parallel.groups.job_secret import VARIABLE, new_secret
 
@@ -100,6 +98,14 @@ class _Launcher:
         return self._process.wait()
 
 
+@functools.cache
+def _ray() -> Any:
+    """Ray, which takes longer to import than all of our packages: programs that load all modules of these go without."""
+    import ray
+
+    return ray
+
+
 def run_on_ray(
     address: str | None,
     working_directory: str | None,
@@ -128,11 +134,14 @@ def run_on_ray(
     os.environ.setdefault(VARIABLE, new_secret())
     try:
         environment = {"working_dir": working_directory} if working_directory is not None else {}
-        ray.init(address=address, runtime_env=environment, log_to_driver=False, logging_level="warning")
-        with Served(ray.util.get_node_ip_address(), job_id, rules) as served, _received_signals() as received:
+        _ray().init(address=address, runtime_env=environment, log_to_driver=False, logging_level="warning")
+        with (
+            Served(_ray().util.get_node_ip_address(), job_id, rules) as served,
+            _received_signals() as received,
+        ):
             return _Job(served, rules, ranks, options, working_directory is not None).run(received)
     finally:
-        ray.shutdown()
+        _ray().shutdown()
         if former is None:
             del os.environ[VARIABLE]
 
@@ -152,8 +161,12 @@ class _Job:
             *("--nnodes", f"{rules.least}:{rules.most}", "--nproc-per-node", str(count), *options),
         ]
         self._variables = {name: text for name, text in os.environ.items() if name.startswith(_PASSED_ON)}
-        self._actor = ray.remote(_Launcher).options(
-            num_cpus=0 if gpus else count, num_gpus=gpus, scheduling_strategy="SPREAD", max_concurrency=4
+        self._actor = (
+            _ray()
+            .remote(_Launcher)
+            .options(
+                num_cpus=0 if gpus else count, num_gpus=gpus, scheduling_strategy="SPREAD", max_concurrency=4
+            )
         )
         #: Who writes what a pending call will return.
         self._reading: dict[Any, Any] = {}
@@ -170,7 +183,7 @@ class _Job:
             self._start()
         passed_on = 0
         while self._reading:
-            ready, _ = ray.wait(list(self._reading), timeout=_PAUSE)
+            ready, _ = _ray().wait(list(self._reading), timeout=_PAUSE)
             for call in ready:
                 self._take(call)
             for number in received[passed_on:]:
@@ -193,7 +206,7 @@ class _Job:
     def _take(self, call: Any) -> None:
         actor = self._reading.pop(call)
         try:
-            pieces = ray.get(call)
+            pieces = _ray().get(call)
             if pieces is not None:
                 for number, data in pieces:
                     stream = sys.stdout if number == 1 else sys.stderr
@@ -201,12 +214,12 @@ class _Job:
                     stream.flush()
                 self._reading[actor.read.remote()] = actor
                 return
-            status = ray.get(actor.status.remote())
+            status = _ray().get(actor.status.remote())
             if status == 0 or self._served.over or self._received:
                 return
             self._status = status
             lost = f"a launcher has ended with status {status}"
-        except RayActorError as error:
+        except _ray().exceptions.RayActorError as error:
             if self._served.over or self._received:
                 return
             lost = f"Ray has lost a launcher ({str(error).splitlines()[0]})"
@@ -221,7 +234,7 @@ class _Job:
         """Wait no longer for launchers that have not found a machine, nor for those that do not end in time."""
         deadline = _GRACE
         while self._reading and deadline > 0:
-            ready, _ = ray.wait(list(self._reading), timeout=1.0)
+            ready, _ = _ray().wait(list(self._reading), timeout=1.0)
             for call in ready:
                 self._take(call)
             if not ready:
@@ -229,17 +242,17 @@ class _Job:
                 if not self._running():
                     break
         for actor in self._reading.values():
-            ray.kill(actor)
+            _ray().kill(actor)
         self._reading.clear()
 
     def _running(self) -> bool:
         """Whether a launcher that has not ended has found a machine."""
-        return any(ray.wait([self._arriving[actor]], timeout=0)[0] for actor in self._reading.values())
+        return any(_ray().wait([self._arriving[actor]], timeout=0)[0] for actor in self._reading.values())
 
 
 def _resources(ranks: int | None) -> tuple[int, int]:
     """How many ranks a machine has, and how many GPUs are asked for it."""
-    machines = [each["Resources"] for each in ray.nodes() if each["Alive"]]
+    machines = [each["Resources"] for each in _ray().nodes() if each["Alive"]]
     gpus = max(int(each.get("GPU", 0)) for each in machines)
     if ranks is None:
         ranks = gpus or max(int(each.get("CPU", 0)) for each in machines)

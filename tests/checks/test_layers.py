@@ -47,7 +47,6 @@ INSIDE_FUNCTIONS = {
         "MpiTransport": _OPTIONAL,
         "subgroup": _OPTIONAL,
         "world": _OPTIONAL,
-        "run_on_ray": _OPTIONAL,
         "drv": "the launcher starts without a driver unless it is to count devices",
     },
     "tools": {},

@@ -185,7 +185,7 @@ def test_options(options: list[str], message: str, capsys: pytest.CaptureFixture
 def test_without_ray_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "parallel.launch.on_ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SystemExit):
         main(["--ray", "script.py"])
     assert "pip install 'graphroot[ray]'" in capsys.readouterr().err
