@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from tests.bytecode import compile_share
-from tests.thinning import mark_sampled
+from tests.thinning import mark_sampled, mark_schedules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -114,13 +114,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    simulator = Path(__file__).parent / "drv" / "simulator"
-    # Kernels as outsiders write them are what simulator and GPU must agree on.
-    kernels = simulator / "kernels"
+    modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        if item.path.is_relative_to(simulator) and not item.path.is_relative_to(kernels):
-            item.add_marker(pytest.mark.simulator_only)
+        modules.setdefault(item.path, []).append(item)
+    tests = Path(__file__).parent
+    simulator = tests / "drv" / "simulator"
     mark_sampled(items)
+    for path, of_module in modules.items():
+        # Kernels as outsiders write them are what simulator and GPU must agree on.
+        if path.is_relative_to(simulator) and not path.is_relative_to(simulator / "kernels"):
+            for item in of_module:
+                item.add_marker(pytest.mark.simulator_only)
+        # What the driver does, and what finds mistakes in programs, is tested under every schedule: that is quick.
+        if not (path.is_relative_to(tests / "drv") or path.is_relative_to(tests / "tools")):
+            mark_schedules(of_module)
     if not config.getoption("--nightly"):
         _leave_out("nightly", config, items)
     if config.getoption("--gpu"):

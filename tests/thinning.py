@@ -2,12 +2,13 @@
 
 Where every pair of two parameters has a kernel of its own, most of a test's time is compilation, and a part of the pairs is
 for the nightly run. :func:`thinned` says which always run by a rule of the test's own. The marker ``sampled`` has every value
-of each of several parameters run always, and one in so many of all. :func:`mark_all_but_one` is for schedules of the simulated
+of each of several parameters run always, and one in so many of all. :func:`mark_schedules` is for schedules of the simulated
 device, under each of which a share of the tests runs.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -39,22 +40,35 @@ def thinned(
     return result
 
 
-def mark_all_but_one(items: Iterable[pytest.Item], name: str) -> None:
-    """Mark as nightly what repeats a test with another value of the parameter ``name`` alone.
+#: Parameters that say under which schedule of the simulated device a test runs, the seed among them.
+_SCHEDULES = {"schedule", "schedules", "any_schedule", "seed"}
+_SCHEDULE = re.compile(r"\W*(eager|lazy|random)\b")
 
-    Which value runs follows from the names of the test and of its other parameters: each has a share of the tests.
+
+def mark_schedules(items: Iterable[pytest.Item]) -> None:
+    """Mark as nightly what repeats a test under another schedule of the simulated device alone.
+
+    Which schedule runs follows from the names of the test and of its other parameters: each has a share of the tests. Parameters
+    whose names say more than the schedule are left alone, and so are tests that choose for themselves what always runs.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
+        texts = [str(value) for name, value in parameters.items() if name in _SCHEDULES]
         if (
-            name in parameters
-            and not any(item.iter_markers("nightly"))
-            and not any(item.iter_markers("sampled"))
+            not any(_SCHEDULE.match(text) for text in texts)
+            or any(item.iter_markers("nightly"))
+            or any(item.iter_markers("sampled"))
         ):
-            names = item.callspec.id.split("-")
-            names.remove(str(parameters[name]))
-            tests.setdefault("-".join((item.nodeid.partition("[")[0], *names)), []).append(item)
+            continue
+        # The seed of a schedule is a part behind it, or of it.
+        names = item.callspec.id.split("-")
+        try:
+            for part in "-".join(texts).split("-"):
+                names.remove(part)
+        except ValueError:
+            continue
+        tests.setdefault("-".join((item.nodeid.partition("[")[0], *names)), []).append(item)
     for test, same in tests.items():
         running = zlib.crc32(test.encode()) % len(same)
         for item in same[:running] + same[running + 1 :]:

@@ -14,7 +14,7 @@ from tests.parallel.thread_ranks import run_threads
 
 pytestmark = pytest.mark.simulator_only
 
-BLOCKS, WIDTH, BATCH, STEPS = 4, 6, 16, 3
+BLOCKS, WIDTH, BATCH, STEPS = 4, 6, 16, 2
 
 
 class Block(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,17 +9,9 @@ import pytest
 import drv
 from nvrtc_kernels import host_loops
 from tensor.core.devices.state import cpu
-from tests.thinning import mark_all_but_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each test runs under one of the schedules, and under all with ``--nightly``."""
-    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
-    for fixture in ("schedule", "schedules"):
-        mark_all_but_one(here, fixture)
 
 
 @pytest.fixture

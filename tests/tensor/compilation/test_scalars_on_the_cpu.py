@@ -31,6 +31,7 @@ SCALARS: dict[str, Any] = {
 @pytest.mark.parametrize("name", SCALARS)
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 @pytest.mark.parametrize("dtype", [tensor.float32, tensor.float64, tensor.int64], ids=str)
+@pytest.mark.sampled(10)
 def test_scalars_on_the_cpu_are_read_in_each_call(schedule: None, name: str, mode: Any, dtype: Any) -> None:
     function = SCALARS[name]
     compiled = tensor.compile(function, fullgraph=True, mode=mode)
