@@ -21,7 +21,8 @@ from drv.simulator.ptx.control_flow import (
     read,
     written,
 )
-from drv.simulator.ptx.program import Address, Symbol
+from drv.simulator.ptx.products import MULTIPLY
+from drv.simulator.ptx.program import Address, Register, Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,7 +173,8 @@ def _deciding(instruction: Instruction, position: int) -> list[str]:
     """Registers of an operand that decide which memory an instruction accesses."""
     operand = instruction.operands[position]
     is_copy = instruction.base == "cp" and instruction.opcode not in _GROUPS
-    if isinstance(operand, Address) or (is_copy and position > 1):
+    is_factor = instruction.opcode.startswith(MULTIPLY) and 0 < position < 3 and isinstance(operand, Register)
+    if isinstance(operand, Address) or is_factor or (is_copy and position > 1):
         return list(operand_registers(operand))
     return []
 
@@ -202,7 +204,7 @@ def _is_known(instruction: Instruction) -> bool:
         )
         return not polls(instruction) and (not spaces.isdisjoint(fields) or constant)
     if instruction.base == "wgmma":
-        return False
+        return fields[1] in ("mma_async", "fence", "commit_group", "wait_group")
     return is_warp_synchronous(instruction) or instruction.base in _ORDER
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import drv
+from drv.simulator.timing.recorder import recording
 
 if TYPE_CHECKING:
     from drv.simulator.timing.records import TimedOperation
@@ -114,6 +115,34 @@ extern "C" __global__ void adds_to_one_place(const float *x, float *sums, int ro
         atomicAdd(sums + row % 4, x[(long long)row * columns + threadIdx.x]);
 }
 """
+#: Factors come to two buffers in turn, from where a warpgroup multiplies them.
+PRODUCTS = r"""
+extern "C" __global__ void products(const uint4 *x, float *sums, int steps)
+{
+    __shared__ alignas(128) uint4 left[2][128], right[2][16];
+    float sum[4] = {};
+#pragma unroll 1
+    for (int step = 0, buffer = 0; step < steps; step++, buffer ^= 1) {
+        left[buffer][threadIdx.x] = x[step * 128 + threadIdx.x];
+        if (threadIdx.x < 16)
+            right[buffer][threadIdx.x] = x[step * 16 + threadIdx.x];
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncthreads();
+        auto descriptor = [](const uint4 *at) {
+            unsigned long long address = (unsigned long long)__cvta_generic_to_shared(at);
+            return (address >> 4 & 0x3fff) | 8ull << 16 | 16ull << 32;
+        };
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, p, 1, 1, 0, 0; }"
+                     : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                     : "l"(descriptor(left[buffer])), "l"(descriptor(right[buffer])));
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) :: "memory");
+    }
+    sums[blockIdx.x * 128 + threadIdx.x] = sum[0] + sum[1] + sum[2] + sum[3];
+}
+"""
 ROWS, COLUMNS = 203, 1024
 
 
@@ -160,6 +189,27 @@ def test_what_is_left_out_is_counted_as_if_it_had_run(
     quick, whole = timed(h200, name, rows), timed(h200, name, rows, run_all=True)
     assert whole.metrics["repeated"] == 0
     assert least <= quick.metrics["repeated"] < 1
+    assert same_but_for_what_ran(quick, whole)
+
+
+def test_products_of_warpgroups_repeat(h200: Bench) -> None:
+    kernel = drv.Module(drv.compile_program(PRODUCTS, "compute_90a", line_info=True).image).function(
+        "products"
+    )
+    x, sums = drv.DeviceMemory(16 * 128 * ROWS), drv.DeviceMemory(4 * 128 * 8)
+    operations = []
+    for worth in (2, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch, recording(h200.runtime.driver, results=False) as recorder:
+            patch.setattr("drv.simulator.timing.metering.iterations._WORTH", worth)
+            kernel.launch(8, 128, (x, sums, np.int32(ROWS)))
+            drv.Device(0).synchronize()
+        operations.append(recorder.operations[0])
+    quick, whole = operations
+    assert whole.metrics["repeated"] == 0
+    assert quick.metrics["repeated"] > 0.9
+    factors = [each.lanes for each in counts_of(quick) if each.site.text.startswith("wgmma.mma")]
+    # Of each block and step, 64 and 8 lines of 16 numbers, in units of 16 bytes.
+    assert factors == [8 * ROWS * (64 + 8) * 2]
     assert same_but_for_what_ran(quick, whole)
 
 
