@@ -22,7 +22,7 @@ import nn.functional as F
 import tensor
 from nn import optim
 from parallel import DataParallel
-from tensor.utils.data import DataLoader, TensorDataset, random_split
+from tensor.utils.data import DataLoader, Subset, TensorDataset, random_split
 
 
 class Net(nn.Module):
@@ -52,7 +52,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--simulate", action="store_true", help="simulate two GPUs, and look for races")
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulate two GPUs, look for races, and test on few pictures"
+    )
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--steps", type=int, help="at most so many in an epoch (default: all)")
     parser.add_argument("--batch-size", type=int, default=128)
@@ -69,6 +71,8 @@ def main() -> None:
     tensor.manual_seed(0)
     device = "cuda" if tensor.cuda.is_available() else "cpu"
     train_set, test_set = digits()
+    if args.simulate:
+        test_set = Subset(test_set, range(64))
     pinned = device == "cuda"
     loader = DataLoader(train_set, args.batch_size, shuffle=True, pin_memory=pinned)
     model = DataParallel(Net().to(device))

@@ -28,7 +28,7 @@ import nn
 import nn.functional as F
 import tensor
 from nn import optim
-from tensor.utils.data import DataLoader, TensorDataset
+from tensor.utils.data import DataLoader, Subset, TensorDataset
 
 
 class Net(nn.Module):
@@ -121,7 +121,9 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", help="cpu, cuda or cuda:1 (default: the GPU when there is one)")
-    parser.add_argument("--simulate", action="store_true", help="simulate a GPU, and look for races")
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulate a GPU, look for races, and test on few pictures"
+    )
     parser.add_argument("--epochs", type=int, help="default: 15; simulated, 1")
     parser.add_argument("--steps", type=int, help="at most so many in an epoch (default: all; simulated, 3)")
     parser.add_argument("--batch-size", type=int, default=64)
@@ -149,6 +151,8 @@ def main() -> None:
     device = tensor.device(args.device)
     tensor.manual_seed(args.seed)
     train_set, test_set = digits()
+    if args.simulate:
+        test_set = Subset(test_set, range(min(40, len(test_set))))
     order = tensor.Generator().manual_seed(args.seed)
     pinned = device.type == "cuda"
     loader = DataLoader(train_set, args.batch_size, shuffle=True, generator=order, pin_memory=pinned)
