@@ -49,6 +49,7 @@ def _reducer(rows: int, columns: int, reach: int = 0) -> Reducer:
     ("rows", "columns", "reach", "lead"),
     [(5, 3, 1 << 31, 0), (40, 16, 0, 1), (300, 24, 0, 0), (1500, 1, 0, 0), (2901, 1, 0, 0)],
 )
+@pytest.mark.sampled(3)
 def test_sums_of_rows_that_an_index_says(
     device: drv.Device, dims: tuple[int, ...], rows: int, columns: int, reach: int, lead: int
 ) -> None:

@@ -243,6 +243,7 @@ def test_a_reduction_of_what_an_index_reads_of_results() -> None:
 
 @pytest.mark.parametrize(("dtype", "columns"), [(tensor.float32, 8), (tensor.bfloat16, 11)])
 @pytest.mark.parametrize("index_dtype", [tensor.int64, tensor.int32])
+@pytest.mark.sampled(4)
 def test_one_table_by_several_indices(dtype: Any, columns: int, index_dtype: Any) -> None:
     """In chains, reductions and around rows; by one index twice, and besides as it is."""
 

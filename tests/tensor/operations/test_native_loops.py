@@ -181,6 +181,7 @@ _LAYOUTS = {
 
 @pytest.mark.parametrize("second", _LAYOUTS)
 @pytest.mark.parametrize("first", _LAYOUTS)
+@pytest.mark.sampled(5)
 def test_layouts(first: str, second: str, planned: list[Any]) -> None:
     tensor.manual_seed(0)
     a, b = (
@@ -267,6 +268,7 @@ _FILLS = {
 
 @pytest.mark.parametrize("size", [1, 3, 4, 4097])
 @pytest.mark.parametrize("name", _FILLS)
+@pytest.mark.sampled(3)
 def test_random_numbers_have_the_same_bits(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     loops: list[Any] = []
     plan = host_loops.plan_packs

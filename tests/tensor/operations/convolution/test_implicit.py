@@ -90,6 +90,7 @@ _ALWAYS = {("stride", "bfloat16", "last"), ("same", "float32", "contiguous")}
         lambda *each: ", ".join(each),
     ),
 )
+@pytest.mark.sampled(4)
 def test_results_and_gradients(
     name: str, dtype: str, form: str, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
