@@ -775,6 +775,14 @@ def one_pass(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def written(result: Any, out: Any) -> Any:
+    """``result``, in ``out`` if there is one."""
+    if out is None:
+        return result
+    np.copyto(out, result, casting="unsafe")
+    return out
+
+
 def takes_out(function: Callable[..., Any]) -> bool:
     """Whether a NumPy form writes its result to an ``out``."""
     try:

@@ -23,8 +23,7 @@ from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.warning import warn_caller
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.pointwise.arithmetic import MUL, SUB
-from tensor.operations.pointwise.selection import written
-from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.pointwise_operation import Pointwise, written
 from tensor.operations.scratch import launch_reduction
 
 if TYPE_CHECKING:

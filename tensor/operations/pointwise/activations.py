@@ -20,7 +20,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, LOWER, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, one_pass, takes_out
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, one_pass, takes_out, written
 from tensor.operations.reduction import into_out
 from tensor.operations.special.error_functions import ndtr_on_host, single_normal_tail
 from tensor.operations.special.evaluation import constants, log1p_from_0
@@ -28,7 +28,7 @@ from tensor.operations.special.logistic import SIGMOID, logistic_on_host
 
 from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
 from .powers import EXP
-from .selection import FEW, blended, choose, where, written, zero_where
+from .selection import FEW, blended, choose, where, zero_where
 from .trigonometry import TANH
 
 if TYPE_CHECKING:

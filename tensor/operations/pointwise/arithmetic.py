@@ -13,7 +13,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import autocasted, operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, written
 
 from .complex_numbers import conjugate, sgn_gradient
 from .quotients_on_host import floor_divide_on_host, fmod_on_host, remainder_on_host
@@ -599,10 +599,7 @@ ABS = Pointwise(
 def _sign(a: Any, out: Any = None) -> Any:
     # In bytes, as that takes less than NumPy's sign, which also keeps NaN.
     result = a if a.dtype == bool else np.subtract((a > 0).view(np.int8), (a < 0).view(np.int8))
-    if out is None:
-        return result.astype(a.dtype)
-    out[...] = result
-    return out
+    return written(result.astype(a.dtype) if out is None else result, out)
 
 
 SIGN = Pointwise(
@@ -630,10 +627,7 @@ def _unit(a: Any, out: Any = None) -> Any:
     """Complex numbers on the unit circle, or zero."""
     length = np.abs(a)
     result = np.where(length == 0, a.dtype.type(0), a / np.where(length == 0, 1, length))
-    if out is None:
-        return result.astype(a.dtype)
-    out[...] = result
-    return out
+    return written(result.astype(a.dtype) if out is None else result, out)
 
 
 @operation(in_place=True, also="negative tensor.neg_ tensor.negative_")

@@ -10,10 +10,9 @@ import numpy as np
 from nvrtc_kernels.dtypes import UNSIGNED, Category
 from tensor.core.arguments import as_int64
 from tensor.operations.definition import operation
-from tensor.operations.pointwise_operation import Pointwise, by_category, one_pass
+from tensor.operations.pointwise_operation import Pointwise, by_category, one_pass, written
 
 from .arithmetic import REAL, no_change
-from .selection import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ from tensor.core.host.scratch import scratch
 from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import Pointwise, by_category
+from tensor.operations.pointwise_operation import Pointwise, by_category, written
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, SUB, check_factor
 from .complex_numbers import conjugate
-from .selection import FEW, choose, written
+from .selection import FEW, choose
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor

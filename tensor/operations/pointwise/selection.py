@@ -15,7 +15,7 @@ from tensor.core.host.scratch import scratch
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, one_pass
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, one_pass, written
 from tensor.operations.shapes.views import view_as_complex, view_as_real
 
 from .arithmetic import REAL, undefined
@@ -380,14 +380,6 @@ def blended(mask: Any, a: Any, b: Any, out: Any = None) -> Any:
     """The bits of ``a`` where those of ``mask`` are set, else those of ``b``: of integers, into ``out``, which is not ``b``."""
     result = np.bitwise_and(np.bitwise_xor(a, b, out=out), mask, out=out)
     return np.bitwise_xor(result, b, out=out)
-
-
-def written(result: Any, out: Any) -> Any:
-    """``result``, in ``out`` if there is one."""
-    if out is None:
-        return result
-    np.copyto(out, result, casting="unsafe")
-    return out
 
 
 CLAMP = Pointwise(

@@ -16,8 +16,8 @@ from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, NEG, SUB
 from tensor.operations.pointwise.comparisons import EQ, LE
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.powers import LOG
-from tensor.operations.pointwise.selection import DROP, FEW, clamp, written, zero_where
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category
+from tensor.operations.pointwise.selection import DROP, FEW, clamp, zero_where
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, written
 
 from .evaluation import log1p_from_0
 
