@@ -43,15 +43,8 @@ _WIDE_TILES = {
 }  # fmt: skip
 
 
-class _HopperTile(NamedTuple):
-    """Of a block of forward by products of warpgroups: how many of these it has, and keys that are taken at a time."""
-
-    warpgroups: int
-    keys: int
-
-
-#: By width; there are no others for products of warpgroups.
-_HOPPER_TILES = {64: _HopperTile(2, 128), 128: _HopperTile(2, 128)}
+#: Widths that there are products of warpgroups for, how many of these a block has, and keys that it takes at a time in forward.
+_HOPPER_WIDTHS, _WARPGROUPS, _HOPPER_KEYS = (64, 128), 2, 128
 
 
 class _Tile(NamedTuple):
@@ -82,12 +75,13 @@ class _Tile(NamedTuple):
     @property
     def rows(self) -> int:
         """Own rows of a block."""
-        return self.sixteens * _QUERIES * max(self.warpgroups, 1) // (2 if self.paired else 1)
+        # A warp has 16 at a time, or shares them with another one.
+        return self.sixteens * self.threads // (4 if self.paired else 2)
 
     @property
     def threads(self) -> int:
         """Of a block."""
-        return _THREADS * max(self.warpgroups, 1)
+        return _threads(self.warpgroups)
 
     @property
     def shared_weights(self) -> int:
@@ -113,11 +107,8 @@ _WIDE_BACKWARD_TILES = {
     128: (_Tile(1, 16, 16, 0, 0), _Tile(1, 16, 16, 0, 0)),
     256: (_Tile(1, 16, 16, 0, 0), _Tile(1, 16, 16, 0, 0)),
 }
-#: By products of warpgroups.
-_HOPPER_BACKWARD_TILES = {
-    64: (_Tile(1, 64, 64, 0, 0, warpgroups=2), _Tile(1, 64, 64, 0, 0, warpgroups=2)),
-    128: (_Tile(1, 64, 64, 0, 0, warpgroups=2), _Tile(1, 64, 64, 0, 0, warpgroups=2)),
-}
+#: By products of warpgroups, of queries and of keys.
+_HOPPER_BACKWARD_TILE = _Tile(1, 64, 64, 0, 0, warpgroups=_WARPGROUPS)
 #: Instead of one in pairs, where only one gradient is required: as many rows.
 _UNPAIRED_TILE = _Tile(1, 32, 32, 8, 4)
 #: Widest rows of which sums for keys and for values are held in registers together.
@@ -248,9 +239,14 @@ def _by_warpgroups(device: Device, dtype: dtype, sizes: Sizes) -> bool:
     return (
         has_products(device)
         and dtype is not float32
-        and sizes.padded in _HOPPER_TILES
+        and sizes.padded in _HOPPER_WIDTHS
         and min(sizes.positions, sizes.keys) > _QUERIES
     )
+
+
+def _threads(warpgroups: int) -> int:
+    """Of a block of so many warpgroups, or without any."""
+    return _THREADS * max(warpgroups, 1)
 
 
 def _team(warpgroups: int) -> str:
@@ -319,11 +315,12 @@ def plan(
     padded, tiles = sizes.padded, _WIDE_TILES if dtype is float32 else _TILES
     if _by_warpgroups(device, dtype, sizes):
         groups, held = 1, 0
-        warpgroups, keys_of_tile = _HOPPER_TILES[padded]
+        warpgroups, keys_of_tile = _WARPGROUPS, _HOPPER_KEYS
     else:
         warpgroups, groups = 0, 2 if sizes.positions > _QUERIES and (padded, 2) in tiles else 1
         keys_of_tile, held = tiles[padded, groups]
-    rows, threads = groups * _QUERIES * max(warpgroups, 1), _THREADS * max(warpgroups, 1)
+    threads = _threads(warpgroups)
+    rows = groups * threads // 2
     shared = (rows + 2 * keys_of_tile) * padded * dtype.itemsize
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
@@ -331,7 +328,7 @@ def plan(
         device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, sizes, mask,
         dropping, f"const {t}* query, const {t}* key, const {t}* value, {t}* result, float* logarithms",
         f"attend<{_team(warpgroups)}, {t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
-        "query, key, value, result, logarithms", shared, threads=threads, by_warpgroups=bool(warpgroups),
+        "query, key, value, result, logarithms", shared, warpgroups=warpgroups,
     )  # fmt: skip
     grid, count = -(-sizes.positions // rows), prod(sizes.shape)
 
@@ -349,7 +346,7 @@ def fits_one_launch(device: Device, dtype: dtype, sizes: Sizes) -> bool:
     return (
         sizes.padded <= _TOGETHER
         and _bytes_at_once(dtype, sizes.padded) <= device.properties.shared_memory_per_block_optin
-        and sum(prod(each) for each in _backward_grids(dtype, sizes))
+        and sum(prod(each) for each in _backward_grids(sizes, *_backward_tiles(dtype, sizes.padded)))
         <= _BLOCKS_AT_ONCE * device.properties.multi_processor_count
     )
 
@@ -360,9 +357,10 @@ def _bytes_at_once(dtype: dtype, padded: int) -> int:
     return _most_shared_bytes(dtype, padded) + 2 * rows * padded * int(dtype.itemsize)
 
 
-def _backward_grids(dtype: dtype, sizes: Sizes) -> tuple[tuple[int, int], tuple[int, int]]:
+def _backward_grids(
+    sizes: Sizes, of_queries: _Tile, of_keys: _Tile
+) -> tuple[tuple[int, int], tuple[int, int]]:
     """Blocks and matrices, of queries and of keys."""
-    of_queries, of_keys = _backward_tiles(dtype, sizes.padded)
     matrices = prod(sizes.shape)
     return (
         (-(-sizes.positions // of_queries.rows), matrices),
@@ -409,9 +407,8 @@ def plan_backward(
     """
     padded = sizes.padded
     tile, tile_of_keys = _backward_tiles(dtype, padded, both=of_key and of_value)
-    by_warpgroups = not at_once and _by_warpgroups(device, dtype, sizes)
-    if by_warpgroups:
-        tile, tile_of_keys = _HOPPER_BACKWARD_TILES[padded]
+    if not at_once and _by_warpgroups(device, dtype, sizes):
+        tile = tile_of_keys = _HOPPER_BACKWARD_TILE
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     header, of = "fused_attention_backward.cuh", f"AttentionOperands<{rank}, 8>"
@@ -423,9 +420,7 @@ def plan_backward(
     beside = 4 * tile_of_keys.at_a_time * STATISTICS + tile_of_keys.shared_weights
     shared, shared_by_keys = (_shared_bytes(dtype, padded, each) for each in (tile, tile_of_keys))
     shared_by_keys += beside
-    blocks, blocks_of_keys = -(-sizes.positions // tile.rows), -(-sizes.keys // tile_of_keys.rows)
-    matrices = prod(sizes.shape)
-    matrices_of_keys = matrices // sizes.groups
+    (blocks, matrices), (blocks_of_keys, matrices_of_keys) = _backward_grids(sizes, tile, tile_of_keys)
     if at_once:
         shared = _bytes_at_once(dtype, padded)
         launch = _launcher(
@@ -452,7 +447,7 @@ def plan_backward(
         f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
         f"attend_backward_queries<{form}, {own}, {rank}>",
         "query, key, value, result, grad, logarithms, statistics, grad_query", shared, first="blockIdx.x, gridDim.x, ",
-        threads=tile.threads, by_warpgroups=by_warpgroups,
+        warpgroups=tile.warpgroups,
     )  # fmt: skip
     passes = [(of_key, of_value)]
     if padded > _TOGETHER:
@@ -463,7 +458,7 @@ def plan_backward(
             sizes, mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
             f"attend_backward_keys<{form}, {own_of_keys}, {_cuda(key)}, {_cuda(value)}, true, {rank}>",
             "query, key, value, nullptr, grad, nullptr, statistics, grad_key, grad_value", shared_by_keys, first="blockIdx.x, ",
-            threads=tile_of_keys.threads, by_warpgroups=by_warpgroups,
+            warpgroups=tile_of_keys.warpgroups,
         )
         for key, value in passes
         if key or value
@@ -494,7 +489,7 @@ def _cuda(flag: bool) -> str:
 def _launcher(
     device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, sizes: Sizes,
     mask: MaskRows | None, dropping: bool, parameters: str, function: str, passed: str, shared: int, first: str = "",
-    threads: int = _THREADS, by_warpgroups: bool = False,
+    warpgroups: int = 0,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes operands, scale, and, where there are, sequences, mask and dropout, before its addresses.
 
@@ -509,9 +504,11 @@ def _launcher(
     lengths = "sequences" if sequences else "EqualLengths()"
     call_arguments = ", ".join(["operands", f"{first}scale", lengths, *extras.arguments])
     source = (
-        f"{includes(header, *extras.dtypes)}{_WARPGROUPS_HEADER * by_warpgroups}"
-        f'extern "C" __global__ void __launch_bounds__({threads}) {name}({head}, {parameters}) {{\n'
+        f"{includes(header, *extras.dtypes)}{_WARPGROUPS_HEADER if warpgroups else ''}"
+        f'extern "C" __global__ void __launch_bounds__({_threads(warpgroups)}) {name}({head}, {parameters}) {{\n'
         f"    {function}({call_arguments}, {passed});\n}}\n"
     )
     every = (len(operands), "f", *codes, *extras.codes, *"P" * (parameters.count("*")))
-    return launcher(device, "fused_attention.cu", source, name, every, shared, one_architecture=by_warpgroups)
+    return launcher(
+        device, "fused_attention.cu", source, name, every, shared, one_architecture=warpgroups > 0
+    )

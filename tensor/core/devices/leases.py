@@ -23,12 +23,20 @@ class _Lease:
         self.free.append(self.handle)
 
 
-def leased(device_state: CudaState, library: str, make: Callable[[CudaState], Any]) -> Any:
-    """A handle of ``library`` for this thread until it ends: a free one, or what ``make(device_state)`` returns."""
-    free = device_state.runtime.cache((f"free {library} handles", device_state.ordinal), list[Any])
-    try:
-        handle = free.pop()
-    except IndexError:
-        handle = make(device_state)
-    device_state.local.leases.append(_Lease(handle, free))
+def handle_for(device_state: CudaState, library: str, make: Callable[[CudaState], Any]) -> Any:
+    """The calling thread's handle of ``library``, set to its current stream on the device by ``use(stream)``.
+
+    At first it is a free one, or what ``make(device_state)`` returns; ``device_state.local`` has it under the library's name.
+    """
+    local = device_state.local
+    handle = getattr(local, library)
+    if handle is None:
+        free = device_state.runtime.cache((f"free handles of {library}", device_state.ordinal), list[Any])
+        try:
+            handle = free.pop()
+        except IndexError:
+            handle = make(device_state)
+        local.leases.append(_Lease(handle, free))
+        setattr(local, library, handle)
+    handle.use(local.stream)
     return handle

@@ -18,7 +18,8 @@ from drv.bindings.cudnn import cudnnDeterminism_t as Determinism
 from drv.bindings.cudnn import cudnnMathType_t as Math
 from drv.bindings.cudnn import cudnnTensorFormat_t as Format
 from drv.bindings.library_types import cudaDataType
-from tensor.core.devices.leases import leased
+from nvrtc_kernels.layouts import contiguous_strides
+from tensor.core.devices.leases import handle_for
 from tensor.core.memory_format import contiguous_format
 
 from .convolution_on_device import Work, bias_onto
@@ -78,12 +79,8 @@ class _Handle:
 
 def _handle_for(device_state: CudaState) -> _Handle:
     """The handle of this thread, set to its current stream on the device."""
-    local = device_state.local
-    if local.cudnn is None:
-        local.cudnn = leased(device_state, "cuDNN", _Handle)
-    result: _Handle = local.cudnn
-    result.use(local.stream)
-    return result
+    handle: _Handle = handle_for(device_state, "cudnn", _Handle)
+    return handle
 
 
 class _Described:
@@ -147,12 +144,11 @@ class _Described:
 
 
 def _strides(shape: tuple[int, ...], channels_last: bool) -> tuple[int, ...]:
-    order = [1, *range(len(shape) - 1, 1, -1), 0] if channels_last else range(len(shape) - 1, -1, -1)
-    strides, step = [0] * len(shape), 1
-    for dim in order:
-        strides[dim] = step
-        step *= shape[dim]
-    return tuple(strides)
+    if not channels_last:
+        return contiguous_strides(shape)
+    items, channels, *spatial = shape
+    item, *steps, channel = contiguous_strides((items, *spatial, channels))
+    return (item, channel, *steps)
 
 
 def works(

@@ -15,8 +15,8 @@ from drv.bindings.cublas import cublasComputeType_t as Compute
 from drv.bindings.cublas import cublasMath_t as Math
 from drv.bindings.library_types import cudaDataType as Type
 from drv.environment import cublas_workspace_bytes
+from tensor.core.devices import leases
 from tensor.core.devices.graph_capture import capture_of
-from tensor.core.devices.leases import leased
 from tensor.core.modes.precision import settings
 from tensor.core.storage import DeviceStorage
 
@@ -161,12 +161,8 @@ def _workspace_bytes(device_state: CudaState) -> int:
 
 def handle_for(device_state: CudaState) -> Handle:
     """The handle of this thread, set to its current stream on the device."""
-    local = device_state.local
-    if local.blas is None:
-        local.blas = leased(device_state, "cublas", Handle)
-    result: Handle = local.blas
-    result.use(local.stream)
-    return result
+    handle: Handle = leases.handle_for(device_state, "blas", Handle)
+    return handle
 
 
 class Factor:
