@@ -38,6 +38,10 @@ class cublasLtMatmulDescAttributes_t(IntEnum):
     CUBLASLT_MATMUL_DESC_TRANSB = 4
     CUBLASLT_MATMUL_DESC_EPILOGUE = 7
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22
     CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
 
 
@@ -63,11 +67,30 @@ class cublasLtReductionScheme_t(IntEnum):
 
 
 class cublasLtEpilogue_t(IntEnum):
-    """What is done to a product before it is stored."""
+    """What is done to a product before it is stored.
+
+    A bias is added before the activation. AUX keeps for a backward pass, in a matrix besides D, what the activation's gradient
+    needs: the input of gelu in D's type, or a bit for each element that says whether relu passes it on.
+    """
 
     CUBLASLT_EPILOGUE_DEFAULT = 1
+    CUBLASLT_EPILOGUE_RELU = 2
+    CUBLASLT_EPILOGUE_RELU_AUX = 130
     #: A vector, an element for each row of D, is added to each column.
     CUBLASLT_EPILOGUE_BIAS = 4
+    CUBLASLT_EPILOGUE_RELU_BIAS = 6
+    CUBLASLT_EPILOGUE_RELU_AUX_BIAS = 134
+    #: The product is the gradient of relu's result; D is that of its input.
+    CUBLASLT_EPILOGUE_DRELU = 136
+    #: The same, and the sums of D's rows are stored as the bias, whose gradient they are.
+    CUBLASLT_EPILOGUE_DRELU_BGRAD = 152
+    #: Gelu by its approximation with the hyperbolic tangent.
+    CUBLASLT_EPILOGUE_GELU = 32
+    CUBLASLT_EPILOGUE_GELU_AUX = 160
+    CUBLASLT_EPILOGUE_GELU_BIAS = 36
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164
+    CUBLASLT_EPILOGUE_DGELU = 192
+    CUBLASLT_EPILOGUE_DGELU_BGRAD = 208
     #: The sum of A over ``k``, an element for each row of D, is stored as the bias.
     CUBLASLT_EPILOGUE_BGRADA = 256
     #: The sum of B over ``k``, an element for each column of D, is stored as the bias.

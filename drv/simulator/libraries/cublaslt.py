@@ -1,12 +1,13 @@
 """The simulated cuBLASLt: the functions of :class:`drv.bindings.cublaslt.CublasLt`, by the products of the simulated cuBLAS.
 
-An epilogue is computed on the accumulated product, before it is rounded to the result's type, as NVIDIA's kernels do.
+An epilogue (:mod:`.cublaslt_epilogues`) is computed on the accumulated product, before it is rounded to the result's type, as
+NVIDIA's kernels do.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +31,15 @@ from .cublas_state import (
     number,
     refuse_value,
 )
+from .cublaslt_epilogues import Finish
 from .library_call import Refusal
 from .matrix_products import operate
-from .strided_memory import load, store
+from .strided_memory import store
 
 if TYPE_CHECKING:
     from drv.simulator.driver import SimulatedDriver
     from drv.simulator.memory.library_memory import LibraryMemory
+    from drv.simulator.work.simulated_library import ProductCost
 
 #: ctypes of attributes, whose bytes are read where a call says.
 _DESC_TYPES: dict[int, Any] = {
@@ -47,6 +50,10 @@ _DESC_TYPES: dict[int, Any] = {
     Desc.CUBLASLT_MATMUL_DESC_TRANSB: ctypes.c_int32,
     Desc.CUBLASLT_MATMUL_DESC_EPILOGUE: ctypes.c_uint32,
     Desc.CUBLASLT_MATMUL_DESC_BIAS_POINTER: ctypes.c_uint64,
+    Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: ctypes.c_uint64,
+    Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: ctypes.c_int64,
+    Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: ctypes.c_int64,
+    Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: ctypes.c_int32,
     Desc.CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: ctypes.c_int32,
 }
 _MATRIX_TYPES: dict[int, Any] = {
@@ -61,8 +68,6 @@ _MATRIX_TYPES: dict[int, Any] = {
 _PREFERENCE_TYPES: dict[int, Any] = dict.fromkeys(Preference, ctypes.c_uint32) | {
     Preference.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: ctypes.c_uint64
 }
-_PLAIN, _BIAS = Epilogue.CUBLASLT_EPILOGUE_DEFAULT, Epilogue.CUBLASLT_EPILOGUE_BIAS
-_OF_A, _OF_B = Epilogue.CUBLASLT_EPILOGUE_BGRADA, Epilogue.CUBLASLT_EPILOGUE_BGRADB
 #: Bytes to which the matrices of an algorithm are aligned, unless preferences say otherwise.
 _ALIGNMENT = 256
 _ALIGNMENTS = tuple(each for each in Preference if "_ALIGNMENT_" in each.name)
@@ -95,24 +100,31 @@ class _Operation:
     """A checked operation, but for its addresses and scalars."""
 
     product: Product
-    epilogue: int
-    bias: int
+    finish: Finish
 
-    def run(self, memory: LibraryMemory, alpha: Any, beta: Any, addresses: tuple[int, int, int, int]) -> None:
+    def run(
+        self,
+        memory: LibraryMemory,
+        alpha: Any,
+        beta: Any,
+        addresses: tuple[int, int, int, int],
+        vector: int,
+        auxiliary: int,
+    ) -> None:
         a, b, c, d = addresses
-        product, rule = self.product, self.product.rule
+        product, rule, finish = self.product, self.product.rule, self.finish
         left = operate(product.a.load(memory, a), product.transa)
         right = operate(product.b.load(memory, b), product.transb)
         old = product.c.load(memory, c) if beta != 0 else None
         total = rule.total(alpha, rule.multiply(left, right), beta, old)
-        if self.epilogue == _BIAS:
-            rows = product.c.shape[1]
-            bias = load(memory, self.bias, product.c.dtype, (1, rows, 1), (0, 1, 0))
-            total = total + bias.astype(total.dtype)
+        total = finish.applied(memory, product, total, vector, auxiliary)
         store(memory, d, total.astype(rule.output, copy=False), product.c.strides)
-        if self.epilogue in (_OF_A, _OF_B):
-            factor, axis = (left, 2) if self.epilogue == _OF_A else (right, 1)
-            store(memory, self.bias, factor.astype(rule.work).sum(axis)[0].astype(rule.output), (1,))
+        finish.sum_factor(memory, product, left, right, vector)
+
+    def cost(self) -> ProductCost:
+        """How much work it is."""
+        cost = self.product.cost(1)
+        return replace(cost, bytes_moved=cost.bytes_moved + self.finish.nbytes(self.product))
 
 
 class SimulatedCublasLt(CublasState):
@@ -122,7 +134,7 @@ class SimulatedCublasLt(CublasState):
         super().__init__(driver)
         self._objects: dict[int, Described] = {}
         self._identifiers = count(0x6100_0000_0000, 64)
-        self._checked: dict[Any, Product] = {}
+        self._checked: dict[Any, _Operation] = {}
         if not driver.execute:
             self.cublasLtMatmul = self._unexecuted(driver)  # type: ignore[method-assign]
 
@@ -210,7 +222,7 @@ class SimulatedCublasLt(CublasState):
         preferred = self._object(preference, _PREFERENCE_TYPES, "preference").values
         if requestedAlgoCount < 1 or not heuristicResultsArray:
             raise refuse_value(f"requestedAlgoCount is {requestedAlgoCount}")
-        product = self._product(operationDesc, Adesc, Bdesc, Cdesc, Ddesc)
+        product = self._operation(operationDesc, Adesc, Bdesc, Cdesc, Ddesc).product
         alignments = [preferred.get(each, _ALIGNMENT) for each in _ALIGNMENTS]
         result = HeuristicResult.from_address(heuristicResultsArray)
         result.algo.data[:] = [_MARK, hash(product.label) & 0xFFFFFFFF, min(alignments), 0, 0, 0, 0, 0]
@@ -241,15 +253,12 @@ class SimulatedCublasLt(CublasState):
         /,
     ) -> None:
         state = self._handle(lightHandle)
-        product = self._product(computeDesc, Adesc, Bdesc, Cdesc, Ddesc)
+        operation = self._operation(computeDesc, Adesc, Bdesc, Cdesc, Ddesc)
+        product = operation.product
         values = self._objects[computeDesc].values
-        operation = _Operation(
-            product,
-            values.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE, _PLAIN),
-            values.get(Desc.CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0),
-        )
-        if operation.epilogue != _PLAIN and not operation.bias:
-            raise refuse_value("the epilogue needs CUBLASLT_MATMUL_DESC_BIAS_POINTER, which is null")
+        vector = values.get(Desc.CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0)
+        auxiliary = values.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0)
+        operation.finish.check_addresses(vector, auxiliary)
         if workspace % WORKSPACE_ALIGNMENT:
             raise refuse_value(f"workspace {workspace:#x} is not aligned to {WORKSPACE_ALIGNMENT} bytes")
         if algo:
@@ -265,9 +274,10 @@ class SimulatedCublasLt(CublasState):
 
         def run(memory: LibraryMemory) -> None:
             scratch.use(memory, product.intermediate_bytes)
-            operation.run(memory, number(factor, memory), number(old_factor, memory), (A, B, C, D))
+            first, second = number(factor, memory), number(old_factor, memory)
+            operation.run(memory, first, second, (A, B, C, D), vector, auxiliary)
 
-        self._queue(state, product.label, run, product.cost(1))
+        self._queue(state, product.label, run, operation.cost())
 
     def _check_algorithm(self, algo: int, product: Product, addresses: tuple[int, ...]) -> None:
         mark, label, alignment, *_ = (ctypes.c_uint64 * 8).from_address(algo)
@@ -290,13 +300,18 @@ class SimulatedCublasLt(CublasState):
             raise refuse_value(f"{name} {identifier:#x} does not exist, or was destroyed")
         return known
 
-    def _product(self, operation: int, a: int, b: int, c: int, d: int) -> Product:
+    def _operation(self, operation: int, a: int, b: int, c: int, d: int) -> _Operation:
         described = self._object(operation, _DESC_TYPES, "operationDesc").values
         matrices = [
             self._object(each, _MATRIX_TYPES, f"{name}desc").values
             for each, name in zip((a, b, c, d), "ABCD", strict=True)
         ]
-        epilogue = described.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE, _PLAIN)
+        epilogue = described.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue.CUBLASLT_EPILOGUE_DEFAULT)
+        auxiliary = (
+            described.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0),
+            described.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, 0),
+            described.get(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, -1),
+        )
         transa = described.get(Desc.CUBLASLT_MATMUL_DESC_TRANSA, 0)
         transb = described.get(Desc.CUBLASLT_MATMUL_DESC_TRANSB, 0)
         attributes = tuple(tuple(each[attribute] for each in matrices) for attribute in Matrix)
@@ -305,12 +320,10 @@ class SimulatedCublasLt(CublasState):
         scale = described[Desc.CUBLASLT_MATMUL_DESC_SCALE_TYPE]
         bias_type = described.get(Desc.CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types[3])
         # All that is checked below: what was accepted once says nothing about other batches, orders or types.
-        key = compute, scale, bias_type, epilogue, transa, transb, attributes
+        key = compute, scale, bias_type, epilogue, auxiliary, transa, transb, attributes
         known = self._checked.get(key)
         if known is not None:
             return known
-        if epilogue not in tuple(Epilogue):
-            raise Refusal(NOT_SUPPORTED, f"epilogue {epilogue} is not simulated")
         if set(orders) != {_COLUMN_MAJOR} or set(batches) != {1}:
             raise Refusal(NOT_SUPPORTED, "batches, and orders other than column-major, are not simulated")
         if bias_type != types[3]:
@@ -324,12 +337,16 @@ class SimulatedCublasLt(CublasState):
         if types[2:] != (types[3], types[3]) or leading[2] != leading[3]:
             raise Refusal(NOT_SUPPORTED, "C and D of different types or leading dimensions are not simulated")
         sizes = (*result, depth, *leading[:3], 0, 0, 0, 1)
-        name = "cublasLtMatmul" + {_PLAIN: "", _BIAS: " bias"}.get(Epilogue(epilogue), " bias gradient")
-        product = checked_product(name, transa, transb, sizes, (types[0], types[1], types[3], compute, -1), 0)
+        product = checked_product(
+            "cublasLtMatmul", transa, transb, sizes, (types[0], types[1], types[3], compute, -1), 0
+        )
         if scale != product.rule.scale:
             raise Refusal(NOT_SUPPORTED, f"scalars of another type than {product.rule.scale.name}")
-        self._checked[key] = product
-        return product
+        finish = Finish.of(epilogue, product, types[3], *auxiliary)
+        # In reports the epilogue is part of the function's name.
+        label = product.label.replace("cublasLtMatmul", f"cublasLtMatmul{finish.name}", 1)
+        known = self._checked[key] = _Operation(replace(product, label=label), finish)
+        return known
 
     def _unexecuted(self, driver: SimulatedDriver) -> Any:
         checked = self.cublasLtMatmul
