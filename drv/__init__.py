@@ -60,6 +60,7 @@ from .module import Function, Module, Parameter
 from .runtime import Runtime
 from .selection import device_count, is_available, is_initialized, reset
 from .stream import Stream
+from .tensor_map import TensorMap
 
 __all__ = [
     "Capture",
@@ -111,6 +112,7 @@ __all__ = [
     "RegisteredMemory",
     "Runtime",
     "Stream",
+    "TensorMap",
     "UninitializedReadError",
     "bind",
     "capture",

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from .test_tensor_map import SOURCE as LOADING
+
 pytestmark = [
     pytest.mark.simulator_only,
     pytest.mark.skipif(
@@ -227,6 +229,34 @@ def test_cubins_launches_and_occupancy(libraries: Path) -> None:
         capability="9.0",
     )
     assert "neither PTX nor a binary" in log
+
+
+def test_tensor_maps(libraries: Path) -> None:
+    run(
+        libraries,
+        """
+        import os
+        import numpy as np
+        import drv
+
+        image = drv.compile_program(os.environ["SOURCE"], "sm_90").image
+        load = drv.Module(image).function("load")
+        rows = np.arange(20 * 16, dtype=np.uint8).reshape(20, 16)
+        memory, out = drv.DeviceMemory(rows.nbytes), drv.DeviceMemory(8 * 16)
+        drv.copy_to_device(memory, rows)
+        tensor_map = drv.TensorMap("uint8", (20, 16), (16,), (8, 16), promotion=64)
+        result = np.zeros((8, 16), np.uint8)
+        for _ in range(2):
+            arguments = tensor_map.at(memory), np.int32(0), np.int32(15), np.uint32(tensor_map.box_bytes), out
+            drv.launch(load, 1, 64, arguments, shared=tensor_map.box_bytes)
+            drv.copy_to_host(result, out)
+            assert (result[:5] == rows[15:]).all() and not result[5:].any()
+        # The second map is the first one.
+        assert fake.calls["cuTensorMapEncodeTiled"] == 1
+        """,
+        environment={"SOURCE": LOADING},
+        capability="9.0",
+    )
 
 
 def test_tensors_on_two_devices(libraries: Path) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
+from drv.simulator.memory.tensor_map import MOST_DIMENSIONS
+
 from . import c_types
 from .parameters import ListParameter, parameters, result_names
 from .prototypes import forms
@@ -331,6 +333,14 @@ class CFunctions:
         number = (ctypes.c_uint64 if wide else ctypes.c_int).from_address(value).value
         return int(call(pool, pool_attribute, cuda.cuuint64_t(number) if wide else number)[0])
 
+    def _cuTensorMapEncodeTiled(
+        self, call: Any, form: Form, tensor_map: int, dtype: int, rank: int, address: int, *others: int
+    ) -> int:
+        *lists, interleave, swizzle, promotion, fill = others
+        sizes, strides, box, steps = _dimensions(rank, lists)
+        answer = call(dtype, rank, address, sizes, strides, box, steps, interleave, swizzle, promotion, fill)
+        return _written("CUtensorMap*", tensor_map, answer)
+
     def _cuStreamGetCaptureInfo(self, call: Any, form: Form, stream: int, *addresses: int) -> int:
         status, *results = call(_thread_stream(stream) if form.per_thread else stream)
         if not status:
@@ -420,6 +430,15 @@ def _written_array(address: int, answer: tuple[Any, Any]) -> int:
 def _jit_options(count: int, options: int, values: int) -> tuple[list[Any], list[int]]:
     jit_options = [cuda.CUjit_option(number) for number in c_types.array(ctypes.c_int, options, count)]
     return jit_options, c_types.array(ctypes.c_size_t, values, count)
+
+
+def _dimensions(rank: int, addresses: list[int]) -> list[list[int]]:
+    """Numbers for each dimension of a tensor: two arrays of 64 bits, and two of 32."""
+    count = min(rank, MOST_DIMENSIONS)
+    types = (ctypes.c_uint64,) * 2 + (ctypes.c_uint32,) * 2
+    # Strides are one fewer than the others.
+    counts = count, max(count - 1, 0), count, count
+    return [c_types.array(*each) for each in zip(types, addresses, counts, strict=True)]
 
 
 def _type_of_attribute(attribute: Any) -> str:

@@ -239,3 +239,32 @@ def test_memory_that_is_mapped_and_exported(machine: Machine, c: C) -> None:
     os.close(descriptor[0])
     machine.cuMemUnmap(address, 2 << 20)
     machine.cuMemRelease(memory)
+
+
+def test_tensor_maps(machine: Machine, c: C) -> None:
+    address = machine.device_memory(1 << 12)
+    sizes, strides = (ctypes.c_uint64 * 3)(64, 5, 2), (ctypes.c_uint64 * 2)(128, 640)
+    box, steps = (ctypes.c_uint32 * 3)(32, 4, 1), (ctypes.c_uint32 * 3)(1, 1, 1)
+    half = cuda.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+
+    def encode(rank: int) -> tuple[int, bytes]:
+        out = (ctypes.c_ubyte * 128)()
+        lists = map(pointer, (sizes, strides, box, steps))
+        status = c.cuTensorMapEncodeTiled(pointer(out), int(half), rank, address, *lists, 0, 2, 1, 0)
+        return status, bytes(out)
+
+    direct = machine.cuTensorMapEncodeTiled(
+        half,
+        3,
+        address,
+        [cuda.cuuint64_t(each) for each in sizes],
+        [cuda.cuuint64_t(each) for each in strides],
+        [cuda.cuuint32_t(each) for each in box],
+        [cuda.cuuint32_t(each) for each in steps],
+        cuda.CUtensorMapInterleave(0),
+        cuda.CUtensorMapSwizzle(2),
+        cuda.CUtensorMapL2promotion(1),
+        cuda.CUtensorMapFloatOOBfill(0),
+    )
+    assert encode(3) == (SUCCESS, ctypes.string_at(direct.getPtr(), 128))
+    assert encode(0)[0] == encode(6)[0] == INVALID_VALUE
