@@ -326,7 +326,7 @@ __all__ = [
     "uint64",
     "use_deterministic_algorithms",
     "utils",
-    *_published("tensor"),
+    *(name for name in _published("tensor") if not name.startswith("_")),
 ]
 
 # What stands in higher layers, which import downward only, and what many programs do without: found when it is used.

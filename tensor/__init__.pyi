@@ -438,6 +438,7 @@ from tensor.operations.pointwise.trigonometry import sin
 from tensor.operations.pointwise.trigonometry import sinh
 from tensor.operations.pointwise.trigonometry import tan
 from tensor.operations.pointwise.trigonometry import tanh
+from tensor.operations.products.activated_products import _addmm_activation as _addmm_activation
 from tensor.operations.products.added_products import addbmm
 from tensor.operations.products.added_products import addmm
 from tensor.operations.products.added_products import addmv

@@ -17,7 +17,7 @@ _FAMILIES = {
     "normalization": "normalization softmax",
     "pointwise": "activations arithmetic bitwise comparisons complex_numbers divisors floating_point glu logic powers rounding scaled_sums selection trigonometry",
     "pooling": "adaptive_pooling fractional_pooling pooling power_pooling unpooling",
-    "products": "added_products contractions distances einsum linear matrix_products",
+    "products": "activated_products added_products contractions distances einsum linear matrix_products",
     "random": "counts creation dropout fills sampling",
     "recurrent": "functions layers",
     "reductions": "differences equality extremes logic numeric_gradients renormalization scans statistics sums variance",

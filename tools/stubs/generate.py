@@ -86,7 +86,9 @@ def _functions(space: str, module: str) -> str:
             in_place.append(name)
             continue
         defined = own.__name__
-        imports.append(f"from {own.__module__} import {defined}" + (f" as {name}" if name != defined else ""))
+        # What is public and stays out of a star import is written `import name as name`.
+        is_plain = name == defined and not name.startswith("_")
+        imports.append(f"from {own.__module__} import {defined}" + ("" if is_plain else f" as {name}"))
     if in_place:
         imports.append("from tensor.methods.operation_methods import OperationMethods")
     # What the module finds when it is used.

@@ -3714,6 +3714,30 @@ def form_177():
 
 
 def form_178():
+    def _call(input, mat1, mat2, *, beta=_default_beta, alpha=_default_alpha, use_gelu=_default_use_gelu, out=_default_out):
+
+        try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, mat1, mat2, ), {'beta': beta, 'alpha': alpha, 'use_gelu': use_gelu})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
+            return _function(input, mat1, mat2, beta=beta, alpha=alpha, use_gelu=use_gelu, out=out)
+        except (AttributeError, TypeError) as _error:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('use_gelu', use_gelu), ('out', out), ))
+            if _clearer is None:
+                raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
+            raise _clearer from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('mat1', mat1), ('mat2', mat2), ('beta', beta), ('alpha', alpha), ('use_gelu', use_gelu), ('out', out), ))
+    return _call
+
+
+def form_179():
     def _call(input, mat2):
 
         try:
@@ -3730,7 +3754,7 @@ def form_178():
     return _call
 
 
-def form_179():
+def form_180():
     def _call(input, mat2, *, out=_default_out):
 
         try:
@@ -3754,7 +3778,7 @@ def form_179():
     return _call
 
 
-def form_180():
+def form_181():
     def _call(input, max):
 
         try:
@@ -3771,7 +3795,7 @@ def form_180():
     return _call
 
 
-def form_181():
+def form_182():
     def _call(input, max):
 
         try:
@@ -3788,7 +3812,7 @@ def form_181():
     return _call
 
 
-def form_182():
+def form_183():
     def _call(input, max, *, out=_default_out):
 
         try:
@@ -3805,7 +3829,7 @@ def form_182():
     return _call
 
 
-def form_183():
+def form_184():
     def _call(input, min):
 
         try:
@@ -3822,7 +3846,7 @@ def form_183():
     return _call
 
 
-def form_184():
+def form_185():
     def _call(input, min):
 
         try:
@@ -3839,7 +3863,7 @@ def form_184():
     return _call
 
 
-def form_185():
+def form_186():
     def _call(input, min, *, out=_default_out):
 
         try:
@@ -3856,7 +3880,7 @@ def form_185():
     return _call
 
 
-def form_186():
+def form_187():
     def _call(input, min=_default_min, max=_default_max):
 
         try:
@@ -3873,7 +3897,7 @@ def form_186():
     return _call
 
 
-def form_187():
+def form_188():
     def _call(input, min=_default_min, max=_default_max):
 
         try:
@@ -3890,7 +3914,7 @@ def form_187():
     return _call
 
 
-def form_188():
+def form_189():
     def _call(input, min=_default_min, max=_default_max, *, out=_default_out):
 
         try:
@@ -3907,7 +3931,7 @@ def form_188():
     return _call
 
 
-def form_189():
+def form_190():
     def _call(input, min_val=_default_min_val, max_val=_default_max_val):
 
         try:
@@ -3924,7 +3948,7 @@ def form_189():
     return _call
 
 
-def form_190():
+def form_191():
     def _call(input, min_val=_default_min_val, max_val=_default_max_val, inplace=_default_inplace):
 
         try:
@@ -3941,7 +3965,7 @@ def form_190():
     return _call
 
 
-def form_191():
+def form_192():
     def _call(input, n):
 
         try:
@@ -3958,7 +3982,7 @@ def form_191():
     return _call
 
 
-def form_192():
+def form_193():
     def _call(input, n, *, out=_default_out):
 
         try:
@@ -3975,7 +3999,7 @@ def form_192():
     return _call
 
 
-def form_193():
+def form_194():
     def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out):
 
         try:
@@ -3999,7 +4023,7 @@ def form_193():
     return _call
 
 
-def form_194():
+def form_195():
     def _call(input, n=_default_n, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4027,7 +4051,7 @@ def form_194():
     return _call
 
 
-def form_195():
+def form_196():
     def _call(input, n=_default_n, dim=_default_dim, prepend=_default_prepend, append=_default_append, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4048,7 +4072,7 @@ def form_195():
     return _call
 
 
-def form_196():
+def form_197():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, normalized=_default_normalized, onesided=_default_onesided, length=_default_length, return_complex=_default_return_complex):
 
         try:
@@ -4065,7 +4089,7 @@ def form_196():
     return _call
 
 
-def form_197():
+def form_198():
     def _call(input, n_fft, hop_length=_default_hop_length, win_length=_default_win_length, window=_default_window, center=_default_center, pad_mode=_default_pad_mode, normalized=_default_normalized, onesided=_default_onesided, return_complex=_default_return_complex, align_to_window=_default_align_to_window):
 
         try:
@@ -4089,7 +4113,7 @@ def form_197():
     return _call
 
 
-def form_198():
+def form_199():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
 
         try:
@@ -4106,7 +4130,7 @@ def form_198():
     return _call
 
 
-def form_199():
+def form_200():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf):
 
         try:
@@ -4123,7 +4147,7 @@ def form_199():
     return _call
 
 
-def form_200():
+def form_201():
     def _call(input, nan=_default_nan, posinf=_default_posinf, neginf=_default_neginf, *, out=_default_out):
 
         try:
@@ -4140,7 +4164,7 @@ def form_200():
     return _call
 
 
-def form_201():
+def form_202():
     def _call(input, negative_slope=_default_negative_slope):
 
         try:
@@ -4157,7 +4181,7 @@ def form_201():
     return _call
 
 
-def form_202():
+def form_203():
     def _call(input, negative_slope=_default_negative_slope, inplace=_default_inplace):
 
         try:
@@ -4174,7 +4198,7 @@ def form_202():
     return _call
 
 
-def form_203():
+def form_204():
     def _call(input, norm_type, kernel_size, stride=_default_stride, ceil_mode=_default_ceil_mode):
 
         try:
@@ -4191,7 +4215,7 @@ def form_203():
     return _call
 
 
-def form_204():
+def form_205():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps):
 
         try:
@@ -4208,7 +4232,7 @@ def form_204():
     return _call
 
 
-def form_205():
+def form_206():
     def _call(input, normalized_shape, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enable=_default_cudnn_enable):
 
         try:
@@ -4232,7 +4256,7 @@ def form_205():
     return _call
 
 
-def form_206():
+def form_207():
     def _call(input, normalized_shape, weight=_default_weight, eps=_default_eps):
 
         try:
@@ -4256,7 +4280,7 @@ def form_206():
     return _call
 
 
-def form_207():
+def form_208():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps):
 
         try:
@@ -4273,7 +4297,7 @@ def form_207():
     return _call
 
 
-def form_208():
+def form_209():
     def _call(input, num_groups, weight=_default_weight, bias=_default_bias, eps=_default_eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -4297,7 +4321,7 @@ def form_208():
     return _call
 
 
-def form_209():
+def form_210():
     def _call(input, num_samples, replacement=_default_replacement, *, generator=_default_generator, out=_default_out):
 
         try:
@@ -4314,7 +4338,7 @@ def form_209():
     return _call
 
 
-def form_210():
+def form_211():
     def _call(input, offset=_default_offset):
 
         try:
@@ -4331,7 +4355,7 @@ def form_210():
     return _call
 
 
-def form_211():
+def form_212():
     def _call(input, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
@@ -4348,7 +4372,7 @@ def form_211():
     return _call
 
 
-def form_212():
+def form_213():
     def _call(input, other):
 
         try:
@@ -4372,7 +4396,7 @@ def form_212():
     return _call
 
 
-def form_213():
+def form_214():
     def _call(input, other):
 
         try:
@@ -4389,7 +4413,7 @@ def form_213():
     return _call
 
 
-def form_214():
+def form_215():
     def _call(input, other):
 
         try:
@@ -4406,7 +4430,7 @@ def form_214():
     return _call
 
 
-def form_215():
+def form_216():
     def _call(input, other, *, alpha=_default_alpha):
 
         try:
@@ -4423,7 +4447,7 @@ def form_215():
     return _call
 
 
-def form_216():
+def form_217():
     def _call(input, other, *, alpha=_default_alpha):
 
         try:
@@ -4440,7 +4464,7 @@ def form_216():
     return _call
 
 
-def form_217():
+def form_218():
     def _call(input, other, *, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -4457,7 +4481,7 @@ def form_217():
     return _call
 
 
-def form_218():
+def form_219():
     def _call(input, other, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4478,7 +4502,7 @@ def form_218():
     return _call
 
 
-def form_219():
+def form_220():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -4502,7 +4526,7 @@ def form_219():
     return _call
 
 
-def form_220():
+def form_221():
     def _call(input, other, *, out=_default_out):
 
         try:
@@ -4519,7 +4543,7 @@ def form_220():
     return _call
 
 
-def form_221():
+def form_222():
     def _call(input, other, *, rounding_mode=_default_rounding_mode):
 
         try:
@@ -4536,7 +4560,7 @@ def form_221():
     return _call
 
 
-def form_222():
+def form_223():
     def _call(input, other, *, rounding_mode=_default_rounding_mode, out=_default_out):
 
         try:
@@ -4553,7 +4577,7 @@ def form_222():
     return _call
 
 
-def form_223():
+def form_224():
     def _call(input, other, dim=_default_dim, *, out=_default_out):
 
         try:
@@ -4577,7 +4601,7 @@ def form_223():
     return _call
 
 
-def form_224():
+def form_225():
     def _call(input, other, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4605,7 +4629,7 @@ def form_224():
     return _call
 
 
-def form_225():
+def form_226():
     def _call(input, other, p=_default_p):
 
         try:
@@ -4629,7 +4653,7 @@ def form_225():
     return _call
 
 
-def form_226():
+def form_227():
     def _call(input, other, rtol=_default_rtol, atol=_default_atol, equal_nan=_default_equal_nan):
 
         try:
@@ -4646,7 +4670,7 @@ def form_226():
     return _call
 
 
-def form_227():
+def form_228():
     def _call(input, output_size):
 
         try:
@@ -4670,7 +4694,7 @@ def form_227():
     return _call
 
 
-def form_228():
+def form_229():
     def _call(input, output_size):
 
         try:
@@ -4687,7 +4711,7 @@ def form_228():
     return _call
 
 
-def form_229():
+def form_230():
     def _call(input, output_size, kernel_size, dilation=_default_dilation, padding=_default_padding, stride=_default_stride):
 
         try:
@@ -4704,7 +4728,7 @@ def form_229():
     return _call
 
 
-def form_230():
+def form_231():
     def _call(input, output_size, return_indices=_default_return_indices):
 
         try:
@@ -4728,7 +4752,7 @@ def form_230():
     return _call
 
 
-def form_231():
+def form_232():
     def _call(input, output_size, return_indices=_default_return_indices):
 
         try:
@@ -4745,7 +4769,7 @@ def form_231():
     return _call
 
 
-def form_232():
+def form_233():
     def _call(input, p):
 
         try:
@@ -4762,7 +4786,7 @@ def form_232():
     return _call
 
 
-def form_233():
+def form_234():
     def _call(input, p, *, out=_default_out):
 
         try:
@@ -4779,7 +4803,7 @@ def form_233():
     return _call
 
 
-def form_234():
+def form_235():
     def _call(input, p, dim, maxnorm):
 
         try:
@@ -4796,7 +4820,7 @@ def form_234():
     return _call
 
 
-def form_235():
+def form_236():
     def _call(input, p, dim, maxnorm, *, out=_default_out):
 
         try:
@@ -4820,7 +4844,7 @@ def form_235():
     return _call
 
 
-def form_236():
+def form_237():
     def _call(input, p, dim=_absent, maxnorm=_absent, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -4850,7 +4874,7 @@ def form_236():
     return _call
 
 
-def form_237():
+def form_238():
     def _call(input, p, train):
 
         try:
@@ -4867,7 +4891,7 @@ def form_237():
     return _call
 
 
-def form_238():
+def form_239():
     def _call(input, p=_default_p):
 
         try:
@@ -4891,7 +4915,7 @@ def form_238():
     return _call
 
 
-def form_239():
+def form_240():
     def _call(input, p=_default_p, *, generator=_default_generator):
 
         try:
@@ -4908,7 +4932,7 @@ def form_239():
     return _call
 
 
-def form_240():
+def form_241():
     def _call(input, p=_default_p, *, generator=_default_generator, out=_default_out):
 
         try:
@@ -4925,7 +4949,7 @@ def form_240():
     return _call
 
 
-def form_241():
+def form_242():
     def _call(input, p=_default_p, dim=_default_dim, eps=_default_eps, out=_default_out):
 
         try:
@@ -4942,7 +4966,7 @@ def form_241():
     return _call
 
 
-def form_242():
+def form_243():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype):
 
         try:
@@ -4966,7 +4990,7 @@ def form_242():
     return _call
 
 
-def form_243():
+def form_244():
     def _call(input, p=_default_p, dim=_default_dim, keepdim=_default_keepdim, out=_default_out, dtype=_default_dtype, *, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -4999,7 +5023,7 @@ def form_243():
     return _call
 
 
-def form_244():
+def form_245():
     def _call(input, p=_default_p, training=_default_training, inplace=_default_inplace):
 
         try:
@@ -5016,7 +5040,7 @@ def form_244():
     return _call
 
 
-def form_245():
+def form_246():
     def _call(input, pad, mode=_default_mode, value=_default_value):
 
         try:
@@ -5033,7 +5057,7 @@ def form_245():
     return _call
 
 
-def form_246():
+def form_247():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out):
 
         try:
@@ -5057,7 +5081,7 @@ def form_246():
     return _call
 
 
-def form_247():
+def form_248():
     def _call(input, q, dim=_default_dim, keepdim=_default_keepdim, *, interpolation=_default_interpolation, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -5090,7 +5114,7 @@ def form_247():
     return _call
 
 
-def form_248():
+def form_249():
     def _call(input, r=_default_r, with_replacement=_default_with_replacement):
 
         try:
@@ -5107,7 +5131,7 @@ def form_248():
     return _call
 
 
-def form_249():
+def form_250():
     def _call(input, rcond=_default_rcond):
 
         try:
@@ -5131,7 +5155,7 @@ def form_249():
     return _call
 
 
-def form_250():
+def form_251():
     def _call(input, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5152,7 +5176,7 @@ def form_250():
     return _call
 
 
-def form_251():
+def form_252():
     def _call(input, running_mean, running_var, weight=_default_weight, bias=_default_bias, training=_default_training, momentum=_default_momentum, eps=_default_eps):
 
         try:
@@ -5169,7 +5193,7 @@ def form_251():
     return _call
 
 
-def form_252():
+def form_253():
     def _call(input, running_mean=_default_running_mean, running_var=_default_running_var, weight=_default_weight, bias=_default_bias, use_input_stats=_default_use_input_stats, momentum=_default_momentum, eps=_default_eps):
 
         try:
@@ -5186,37 +5210,9 @@ def form_252():
     return _call
 
 
-def form_253():
+def form_254():
     def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out):
 
-        try:
-            if _blocks.count and out is None:
-                _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
-                try:
-                    return _function(*_args, **_named)
-                finally:
-                    if _casts is not None:
-                        _modes.autocast = _casts
-            return _function(input, s, dim, norm, out=out)
-        except (AttributeError, TypeError) as _error:
-            _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
-            if _clearer is None:
-                raise
-            if _clearer.__class__ is _Answer:
-                return _clearer.of(_public)
-            raise _clearer from None
-        except _SparseOperandError as _error:
-            return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
-    return _call
-
-
-def form_254():
-    def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
-
-        if axis is not _absent:
-            if dim is not _default_dim:
-                raise _twice(_name, 'dim', 'axis')
-            dim = axis
         try:
             if _blocks.count and out is None:
                 _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
@@ -5246,6 +5242,13 @@ def form_255():
                 raise _twice(_name, 'dim', 'axis')
             dim = axis
         try:
+            if _blocks.count and out is None:
+                _args, _named, _casts = _enter(_name, _rules, (input, s, dim, norm, ), {})
+                try:
+                    return _function(*_args, **_named)
+                finally:
+                    if _casts is not None:
+                        _modes.autocast = _casts
             return _function(input, s, dim, norm, out=out)
         except (AttributeError, TypeError) as _error:
             _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
@@ -5260,6 +5263,27 @@ def form_255():
 
 
 def form_256():
+    def _call(input, s=_default_s, dim=_default_dim, norm=_default_norm, *, out=_default_out, axis=_absent):
+
+        if axis is not _absent:
+            if dim is not _default_dim:
+                raise _twice(_name, 'dim', 'axis')
+            dim = axis
+        try:
+            return _function(input, s, dim, norm, out=out)
+        except (AttributeError, TypeError) as _error:
+            _clearer = _explanation(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+            if _clearer is None:
+                raise
+            if _clearer.__class__ is _Answer:
+                return _clearer.of(_public)
+            raise _clearer from None
+        except _SparseOperandError as _error:
+            return _answer(_error, _function, _name, (('input', input), ('s', s), ('dim', dim), ('norm', norm), ('out', out), ))
+    return _call
+
+
+def form_257():
     def _call(input, shifts, dims=_default_dims):
 
         try:
@@ -5276,7 +5300,7 @@ def form_256():
     return _call
 
 
-def form_257():
+def form_258():
     def _call(input, size, alpha=_default_alpha, beta=_default_beta, k=_default_k):
 
         try:
@@ -5300,7 +5324,7 @@ def form_257():
     return _call
 
 
-def form_258():
+def form_259():
     def _call(input, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -5317,7 +5341,7 @@ def form_258():
     return _call
 
 
-def form_259():
+def form_260():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor):
 
         try:
@@ -5334,7 +5358,7 @@ def form_259():
     return _call
 
 
-def form_260():
+def form_261():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners):
 
         try:
@@ -5351,7 +5375,7 @@ def form_260():
     return _call
 
 
-def form_261():
+def form_262():
     def _call(input, size=_default_size, scale_factor=_default_scale_factor, mode=_default_mode, align_corners=_default_align_corners, recompute_scale_factor=_default_recompute_scale_factor, antialias=_default_antialias):
 
         try:
@@ -5375,7 +5399,7 @@ def form_261():
     return _call
 
 
-def form_262():
+def form_263():
     def _call(input, some=_default_some, *, out=_default_out):
 
         try:
@@ -5399,7 +5423,7 @@ def form_262():
     return _call
 
 
-def form_263():
+def form_264():
     def _call(input, some=_default_some, compute_uv=_default_compute_uv, *, out=_default_out):
 
         try:
@@ -5423,7 +5447,7 @@ def form_263():
     return _call
 
 
-def form_264():
+def form_265():
     def _call(input, sorted=_default_sorted, return_inverse=_default_return_inverse, return_counts=_default_return_counts, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5444,7 +5468,7 @@ def form_264():
     return _call
 
 
-def form_265():
+def form_266():
     def _call(input, source, destination):
 
         try:
@@ -5461,7 +5485,7 @@ def form_265():
     return _call
 
 
-def form_266():
+def form_267():
     def _call(input, source=_default_source, storage_offset=_default_storage_offset, size=_default_size, stride=_default_stride):
 
         try:
@@ -5478,7 +5502,7 @@ def form_266():
     return _call
 
 
-def form_267():
+def form_268():
     def _call(input, split_size, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5499,7 +5523,7 @@ def form_267():
     return _call
 
 
-def form_268():
+def form_269():
     def _call(input, split_sizes, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -5520,7 +5544,7 @@ def form_268():
     return _call
 
 
-def form_269():
+def form_270():
     def _call(input, src, dim=_absent, index=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -5543,7 +5567,7 @@ def form_269():
     return _call
 
 
-def form_270():
+def form_271():
     def _call(input, src, dim=_default_dim, start=_default_start, end=_default_end, step=_default_step, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -5564,7 +5588,7 @@ def form_270():
     return _call
 
 
-def form_271():
+def form_272():
     def _call(input, src, non_blocking=_default_non_blocking):
 
         try:
@@ -5581,7 +5605,7 @@ def form_271():
     return _call
 
 
-def form_272():
+def form_273():
     def _call(input, src, offset=_default_offset, dim1=_default_dim1, dim2=_default_dim2):
 
         try:
@@ -5598,7 +5622,7 @@ def form_272():
     return _call
 
 
-def form_273():
+def form_274():
     def _call(input, src, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -5615,7 +5639,7 @@ def form_273():
     return _call
 
 
-def form_274():
+def form_275():
     def _call(input, start_dim=_default_start_dim, end_dim=_default_end_dim):
 
         try:
@@ -5632,7 +5656,7 @@ def form_274():
     return _call
 
 
-def form_275():
+def form_276():
     def _call(input, target, log_input, full, eps, reduction):
 
         try:
@@ -5649,7 +5673,7 @@ def form_275():
     return _call
 
 
-def form_276():
+def form_277():
     def _call(input, target, log_input=_default_log_input, full=_default_full, size_average=_default_size_average, eps=_default_eps, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5673,7 +5697,7 @@ def form_276():
     return _call
 
 
-def form_277():
+def form_278():
     def _call(input, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
@@ -5690,7 +5714,7 @@ def form_277():
     return _call
 
 
-def form_278():
+def form_279():
     def _call(input, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5714,7 +5738,7 @@ def form_278():
     return _call
 
 
-def form_279():
+def form_280():
     def _call(input, target, p=_default_p, margin=_default_margin, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5738,7 +5762,7 @@ def form_279():
     return _call
 
 
-def form_280():
+def form_281():
     def _call(input, target, reduction=_default_reduction, *, log_target=_default_log_target):
 
         try:
@@ -5755,7 +5779,7 @@ def form_280():
     return _call
 
 
-def form_281():
+def form_282():
     def _call(input, target, reduction=_default_reduction, delta=_default_delta, weight=_default_weight):
 
         try:
@@ -5779,7 +5803,7 @@ def form_281():
     return _call
 
 
-def form_282():
+def form_283():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5803,7 +5827,7 @@ def form_282():
     return _call
 
 
-def form_283():
+def form_284():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, beta=_default_beta):
 
         try:
@@ -5827,7 +5851,7 @@ def form_283():
     return _call
 
 
-def form_284():
+def form_285():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, log_target=_default_log_target):
 
         try:
@@ -5851,7 +5875,7 @@ def form_284():
     return _call
 
 
-def form_285():
+def form_286():
     def _call(input, target, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, weight=_default_weight):
 
         try:
@@ -5875,7 +5899,7 @@ def form_285():
     return _call
 
 
-def form_286():
+def form_287():
     def _call(input, target, var, full=_default_full, eps=_default_eps, reduction=_default_reduction):
 
         try:
@@ -5892,7 +5916,7 @@ def form_286():
     return _call
 
 
-def form_287():
+def form_288():
     def _call(input, target, weight=_default_weight, pos_weight=_default_pos_weight, reduction=_default_reduction):
 
         try:
@@ -5909,7 +5933,7 @@ def form_287():
     return _call
 
 
-def form_288():
+def form_289():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5933,7 +5957,7 @@ def form_288():
     return _call
 
 
-def form_289():
+def form_290():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, ignore_index=_default_ignore_index, reduce=_default_reduce, reduction=_default_reduction, label_smoothing=_default_label_smoothing):
 
         try:
@@ -5957,7 +5981,7 @@ def form_289():
     return _call
 
 
-def form_290():
+def form_291():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5981,7 +6005,7 @@ def form_290():
     return _call
 
 
-def form_291():
+def form_292():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -5998,7 +6022,7 @@ def form_291():
     return _call
 
 
-def form_292():
+def form_293():
     def _call(input, target, weight=_default_weight, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction, pos_weight=_default_pos_weight):
 
         try:
@@ -6022,7 +6046,7 @@ def form_292():
     return _call
 
 
-def form_293():
+def form_294():
     def _call(input, tau, *, out=_default_out):
 
         try:
@@ -6046,7 +6070,7 @@ def form_293():
     return _call
 
 
-def form_294():
+def form_295():
     def _call(input, tau, other, left=_default_left, transpose=_default_transpose, *, out=_default_out):
 
         try:
@@ -6070,7 +6094,7 @@ def form_294():
     return _call
 
 
-def form_295():
+def form_296():
     def _call(input, tensor, *, out=_default_out):
 
         try:
@@ -6094,7 +6118,7 @@ def form_295():
     return _call
 
 
-def form_296():
+def form_297():
     def _call(input, tensor1, tensor2, *, value=_default_value):
 
         try:
@@ -6111,7 +6135,7 @@ def form_296():
     return _call
 
 
-def form_297():
+def form_298():
     def _call(input, tensor1, tensor2, *, value=_default_value, out=_default_out):
 
         try:
@@ -6135,7 +6159,7 @@ def form_297():
     return _call
 
 
-def form_298():
+def form_299():
     def _call(input, the_template, memory_format=_default_memory_format):
 
         try:
@@ -6152,7 +6176,7 @@ def form_298():
     return _call
 
 
-def form_299():
+def form_300():
     def _call(input, threshold, value):
 
         try:
@@ -6169,7 +6193,7 @@ def form_299():
     return _call
 
 
-def form_300():
+def form_301():
     def _call(input, threshold, value, inplace=_default_inplace):
 
         try:
@@ -6186,7 +6210,7 @@ def form_300():
     return _call
 
 
-def form_301():
+def form_302():
     def _call(input, upper=_default_upper, *, out=_default_out):
 
         try:
@@ -6210,7 +6234,7 @@ def form_301():
     return _call
 
 
-def form_302():
+def form_303():
     def _call(input, upscale_factor):
 
         try:
@@ -6227,7 +6251,7 @@ def form_302():
     return _call
 
 
-def form_303():
+def form_304():
     def _call(input, value):
 
         try:
@@ -6244,7 +6268,7 @@ def form_303():
     return _call
 
 
-def form_304():
+def form_305():
     def _call(input, values):
 
         try:
@@ -6261,7 +6285,7 @@ def form_304():
     return _call
 
 
-def form_305():
+def form_306():
     def _call(input, values, *, out=_default_out):
 
         try:
@@ -6278,7 +6302,7 @@ def form_305():
     return _call
 
 
-def form_306():
+def form_307():
     def _call(input, vec, *, out=_default_out):
 
         try:
@@ -6302,7 +6326,7 @@ def form_306():
     return _call
 
 
-def form_307():
+def form_308():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha):
 
         try:
@@ -6319,7 +6343,7 @@ def form_307():
     return _call
 
 
-def form_308():
+def form_309():
     def _call(input, vec1, vec2, *, beta=_default_beta, alpha=_default_alpha, out=_default_out):
 
         try:
@@ -6343,7 +6367,7 @@ def form_308():
     return _call
 
 
-def form_309():
+def form_310():
     def _call(input, vec2, *, out=_default_out):
 
         try:
@@ -6360,7 +6384,7 @@ def form_309():
     return _call
 
 
-def form_310():
+def form_311():
     def _call(input, weight):
 
         try:
@@ -6384,7 +6408,7 @@ def form_310():
     return _call
 
 
-def form_311():
+def form_312():
     def _call(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -6401,7 +6425,7 @@ def form_311():
     return _call
 
 
-def form_312():
+def form_313():
     def _call(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=_default_cudnn_enabled):
 
         try:
@@ -6418,7 +6442,7 @@ def form_312():
     return _call
 
 
-def form_313():
+def form_314():
     def _call(input, weight, bias=_default_bias, *, out=_default_out):
 
         try:
@@ -6442,7 +6466,7 @@ def form_313():
     return _call
 
 
-def form_314():
+def form_315():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, dilation=_default_dilation, groups=_default_groups):
 
         try:
@@ -6466,7 +6490,7 @@ def form_314():
     return _call
 
 
-def form_315():
+def form_316():
     def _call(input, weight, bias=_default_bias, stride=_default_stride, padding=_default_padding, output_padding=_default_output_padding, groups=_default_groups, dilation=_default_dilation):
 
         try:
@@ -6490,7 +6514,7 @@ def form_315():
     return _call
 
 
-def form_316():
+def form_317():
     def _call(input, weight, offsets=_default_offsets, max_norm=_default_max_norm, norm_type=_default_norm_type, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
 
         try:
@@ -6507,7 +6531,7 @@ def form_316():
     return _call
 
 
-def form_317():
+def form_318():
     def _call(input, weight, padding_idx=_default_padding_idx, max_norm=_default_max_norm, norm_type=_default_norm_type, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
 
         try:
@@ -6524,7 +6548,7 @@ def form_317():
     return _call
 
 
-def form_318():
+def form_319():
     def _call(input, weights=_default_weights, minlength=_default_minlength):
 
         try:
@@ -6541,7 +6565,7 @@ def form_318():
     return _call
 
 
-def form_319():
+def form_320():
     def _call(input1, input2, target, margin=_default_margin, reduction=_default_reduction):
 
         try:
@@ -6558,7 +6582,7 @@ def form_319():
     return _call
 
 
-def form_320():
+def form_321():
     def _call(input1, input2, target, margin=_default_margin, size_average=_default_size_average, reduce=_default_reduce, reduction=_default_reduction):
 
         try:
@@ -6582,7 +6606,7 @@ def form_320():
     return _call
 
 
-def form_321():
+def form_322():
     def _call(input1, input2, weight, bias=_default_bias):
 
         try:
@@ -6606,7 +6630,7 @@ def form_321():
     return _call
 
 
-def form_322():
+def form_323():
     def _call(input=_default_input, repeats=_default_repeats, dim=_default_dim, *, output_size=_default_output_size, axis=_absent):
 
         if axis is not _absent:
@@ -6627,7 +6651,7 @@ def form_322():
     return _call
 
 
-def form_323():
+def form_324():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
 
         try:
@@ -6651,7 +6675,7 @@ def form_323():
     return _call
 
 
-def form_324():
+def form_325():
     def _call(log_probs, targets, input_lengths, target_lengths, blank=_default_blank, reduction=_default_reduction, zero_infinity=_default_zero_infinity):
 
         try:
@@ -6668,7 +6692,7 @@ def form_324():
     return _call
 
 
-def form_325():
+def form_326():
     def _call(logits, tau=_default_tau, hard=_default_hard, eps=_default_eps, dim=_default_dim):
 
         try:
@@ -6685,7 +6709,7 @@ def form_325():
     return _call
 
 
-def form_326():
+def form_327():
     def _call(mat1, mat2):
 
         try:
@@ -6702,7 +6726,7 @@ def form_326():
     return _call
 
 
-def form_327():
+def form_328():
     def _call(mean, std=_default_std, size=_default_size, *, generator=_default_generator, out=_default_out, dtype=_default_dtype, layout=_default_layout, device=_default_device, requires_grad=_default_requires_grad, pin_memory=_default_pin_memory):
 
         try:
@@ -6719,7 +6743,7 @@ def form_327():
     return _call
 
 
-def form_328():
+def form_329():
     def _call(n, input, *, out=_default_out):
 
         try:
@@ -6736,7 +6760,7 @@ def form_328():
     return _call
 
 
-def form_329():
+def form_330():
     def _call(query, key, value, attn_mask=_default_attn_mask, dropout_p=_default_dropout_p, is_causal=_default_is_causal, scale=_default_scale, enable_gqa=_default_enable_gqa):
 
         try:
@@ -6760,7 +6784,7 @@ def form_329():
     return _call
 
 
-def form_330():
+def form_331():
     def _call(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=_default_training, key_padding_mask=_default_key_padding_mask, need_weights=_default_need_weights, attn_mask=_default_attn_mask, use_separate_proj_weight=_default_use_separate_proj_weight, q_proj_weight=_default_q_proj_weight, k_proj_weight=_default_k_proj_weight, v_proj_weight=_default_v_proj_weight, static_k=_default_static_k, static_v=_default_static_v, average_attn_weights=_default_average_attn_weights, is_causal=_default_is_causal):
 
         try:
@@ -6777,7 +6801,7 @@ def form_330():
     return _call
 
 
-def form_331():
+def form_332():
     def _call(real, imag, *, out=_default_out):
 
         try:
@@ -6794,7 +6818,7 @@ def form_331():
     return _call
 
 
-def form_332():
+def form_333():
     def _call(self):
 
         try:
@@ -6811,7 +6835,7 @@ def form_332():
     return _call
 
 
-def form_333():
+def form_334():
     def _call(self, dim=_absent, *, axis=_absent):
 
         if axis is not _absent:
@@ -6833,7 +6857,7 @@ def form_333():
     return _call
 
 
-def form_334():
+def form_335():
     def _call(self, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -6854,7 +6878,7 @@ def form_334():
     return _call
 
 
-def form_335():
+def form_336():
     def _call(self, size, stride, storage_offset=_default_storage_offset):
 
         try:
@@ -6871,7 +6895,7 @@ def form_335():
     return _call
 
 
-def form_336():
+def form_337():
     def _call(sorted_sequence, input, *, out_int32=_default_out_int32, right=_default_right, side=_default_side, sorter=_default_sorter, out=_default_out):
 
         try:
@@ -6888,7 +6912,7 @@ def form_336():
     return _call
 
 
-def form_337():
+def form_338():
     def _call(tensor, num_classes=_default_num_classes):
 
         try:
@@ -6905,7 +6929,7 @@ def form_337():
     return _call
 
 
-def form_338():
+def form_339():
     def _call(tensor, split_size_or_sections, dim=_default_dim, *, axis=_absent):
 
         if axis is not _absent:
@@ -6926,7 +6950,7 @@ def form_338():
     return _call
 
 
-def form_339():
+def form_340():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -6950,7 +6974,7 @@ def form_339():
     return _call
 
 
-def form_340():
+def form_341():
     def _call(tensors, *, out=_default_out):
 
         try:
@@ -6967,7 +6991,7 @@ def form_340():
     return _call
 
 
-def form_341():
+def form_342():
     def _call(tensors, dim=_default_dim, *, out=_default_out):
 
         try:
@@ -6991,7 +7015,7 @@ def form_341():
     return _call
 
 
-def form_342():
+def form_343():
     def _call(tensors, dim=_default_dim, *, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -7019,7 +7043,7 @@ def form_342():
     return _call
 
 
-def form_343():
+def form_344():
     def _call(theta, size, align_corners=_default_align_corners):
 
         try:
@@ -7036,7 +7060,7 @@ def form_343():
     return _call
 
 
-def form_344():
+def form_345():
     def _call(weight, indices, offsets, scale_grad_by_freq=_default_scale_grad_by_freq, mode=_default_mode, sparse=_default_sparse, per_sample_weights=_default_per_sample_weights, include_last_offset=_default_include_last_offset, padding_idx=_default_padding_idx):
 
         try:
@@ -7053,7 +7077,7 @@ def form_344():
     return _call
 
 
-def form_345():
+def form_346():
     def _call(weight, indices, padding_idx=_default_padding_idx, scale_grad_by_freq=_default_scale_grad_by_freq, sparse=_default_sparse):
 
         try:
@@ -7070,7 +7094,7 @@ def form_345():
     return _call
 
 
-def form_346():
+def form_347():
     def _call(x, N=_default_N):
 
         try:
@@ -7087,7 +7111,7 @@ def form_346():
     return _call
 
 
-def form_347():
+def form_348():
     def _call(x, N=_default_N, increasing=_default_increasing):
 
         try:
@@ -7111,7 +7135,7 @@ def form_347():
     return _call
 
 
-def form_348():
+def form_349():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out):
 
         try:
@@ -7135,7 +7159,7 @@ def form_348():
     return _call
 
 
-def form_349():
+def form_350():
     def _call(x, ord=_default_ord, dim=_default_dim, keepdim=_default_keepdim, *, dtype=_default_dtype, out=_default_out, axis=_absent, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -7168,7 +7192,7 @@ def form_349():
     return _call
 
 
-def form_350():
+def form_351():
     def _call(x, y, *, dim=_default_dim, out=_default_out):
 
         try:
@@ -7192,7 +7216,7 @@ def form_350():
     return _call
 
 
-def form_351():
+def form_352():
     def _call(x, y, *, dim=_default_dim, out=_default_out, axis=_absent):
 
         if axis is not _absent:
@@ -7220,7 +7244,7 @@ def form_351():
     return _call
 
 
-def form_352():
+def form_353():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps):
 
         try:
@@ -7244,7 +7268,7 @@ def form_352():
     return _call
 
 
-def form_353():
+def form_354():
     def _call(x1, x2, dim=_default_dim, eps=_default_eps, *, axis=_absent):
 
         if axis is not _absent:
@@ -7272,7 +7296,7 @@ def form_353():
     return _call
 
 
-def form_354():
+def form_355():
     def _call(x1, x2, p=_default_p, compute_mode=_default_compute_mode):
 
         try:
@@ -7296,7 +7320,7 @@ def form_354():
     return _call
 
 
-def form_355():
+def form_356():
     def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim):
 
         try:
@@ -7313,7 +7337,7 @@ def form_355():
     return _call
 
 
-def form_356():
+def form_357():
     def _call(x1, x2, p=_default_p, eps=_default_eps, keepdim=_default_keepdim, *, keepdims=_absent):
 
         if keepdims is not _absent:
@@ -7334,7 +7358,7 @@ def form_356():
     return _call
 
 
-def form_357():
+def form_358():
     def _call(y, x=_default_x, *, dx=_default_dx, dim=_default_dim, axis=_absent):
 
         if axis is not _absent:
@@ -7534,184 +7558,185 @@ FORMS = {
     "c71de8a01852d736": form_175,
     "abf526026e0d53b8": form_176,
     "764cb41e6668ff9d": form_177,
-    "702b1acaf2a73401": form_178,
-    "58d723364102fa33": form_179,
-    "4c5c9c9386bfd3be": form_180,
-    "95cb6ec56be58079": form_181,
-    "bc94da0e1afdd15d": form_182,
-    "29910eea9513efda": form_183,
-    "0b19adb7752f0857": form_184,
-    "049b1021c7e33088": form_185,
-    "54fed9cdec5f6abe": form_186,
-    "31918c7d304ce28e": form_187,
-    "67d3a9b3a52f662a": form_188,
-    "0d0e3177d8bb5825": form_189,
-    "04ad5e6eda4545d0": form_190,
-    "8827264db9ab9be7": form_191,
-    "28a44e73dc866d88": form_192,
-    "b843f41cf2e1ba1a": form_193,
-    "e4568acdec1b865c": form_194,
-    "b37c902e5bf06a68": form_195,
-    "3dcc9461b2f5f9c6": form_196,
-    "a80585732b1e6052": form_197,
-    "119648c022076322": form_198,
-    "ac7038830d2e3ee3": form_199,
-    "d1c3777b40a53ce6": form_200,
-    "42e21dc71996708b": form_201,
-    "5a47ef1c4abb3832": form_202,
-    "b90da781b423c6d8": form_203,
-    "32b2bbb7055364c6": form_204,
-    "b5fb20487c93b460": form_205,
-    "ef98e725a329aed9": form_206,
-    "dfef988e95355041": form_207,
-    "3cebca8e6d8e819f": form_208,
-    "c957abf6177075d3": form_209,
-    "a4436909b399092c": form_210,
-    "f80191f55ea12ac8": form_211,
-    "df7b8dfe63a9b8e3": form_212,
-    "23deedae90b2b204": form_213,
-    "6213453b4be52b28": form_214,
-    "c5517cf74d46506b": form_215,
-    "0d8a28516a152dcb": form_216,
-    "b45a6d0d2ae823d1": form_217,
-    "d797df4fbf7e5ce8": form_218,
-    "9aa836ce91a94eb3": form_219,
-    "d5f1d7eb4b9096f3": form_220,
-    "c4cfff36e22122df": form_221,
-    "a7735637400f66f1": form_222,
-    "cfe2cc5430ead493": form_223,
-    "5cc966d4eea9d826": form_224,
-    "637191ae391c3235": form_225,
-    "0f5073636bc02bed": form_226,
-    "e3783932c628394b": form_227,
-    "d2babda3bfce2a75": form_228,
-    "affd400ee41cebc2": form_229,
-    "8a9ac32be6063fc5": form_230,
-    "8d4bf0d93678b33d": form_231,
-    "2bb5bda748b5ae43": form_232,
-    "ac09efa3dcc7b9b3": form_233,
-    "827eceaa86c454bf": form_234,
-    "f8c21614bb17e6fb": form_235,
-    "0e169a80979395b0": form_236,
-    "fb19e9e996b51719": form_237,
-    "d40255f6c229f5c5": form_238,
-    "7c00ef97dc689d08": form_239,
-    "72f65b36795ef510": form_240,
-    "b4ff4cf5ea18fec1": form_241,
-    "c15ce79b75471fe0": form_242,
-    "8505796502c12605": form_243,
-    "32bff8d06a50d0d3": form_244,
-    "b663641a74c559ff": form_245,
-    "0e1edcba333bdda4": form_246,
-    "c0429fd88d6e63c4": form_247,
-    "1dc10cbd9b930556": form_248,
-    "f10f773cf3b2c212": form_249,
-    "6806ff337337815e": form_250,
-    "50862ffc2c6162fb": form_251,
-    "d14aaa3649a9d8fb": form_252,
-    "48add0082eeb0588": form_253,
-    "678592ea716a5d0d": form_254,
-    "b7515a0332ecf6f8": form_255,
-    "32fa08c6aaf4d3d7": form_256,
-    "d0fa7a6425f0c72d": form_257,
-    "99b35d4eb1bad4f2": form_258,
-    "4d027195fd440474": form_259,
-    "eb3e63f9a5ba6843": form_260,
-    "273997d237e1b2cc": form_261,
-    "0a629cf22ca1d09f": form_262,
-    "0b108d7d0403954e": form_263,
-    "3ffd4f0819624e69": form_264,
-    "76b151d45b83f42b": form_265,
-    "48e40177662517ec": form_266,
-    "c1232a20d0dd55f6": form_267,
-    "bc589c120d39aee9": form_268,
-    "9d8607c0a5f44e47": form_269,
-    "7285ed6f86c44de1": form_270,
-    "a345c6021aa90c6c": form_271,
-    "f76a262af52347f4": form_272,
-    "10f42c8b92f99155": form_273,
-    "032e78eba66c0eb8": form_274,
-    "16a6f55756be973e": form_275,
-    "5ba4042662056020": form_276,
-    "b42b9659d7d4ffb5": form_277,
-    "a03b0bb76c12396b": form_278,
-    "e90938d79e38c6e9": form_279,
-    "b57f5c27ce502fca": form_280,
-    "38a884ded76335b5": form_281,
-    "fd10c3d316678345": form_282,
-    "93bc67fbef95d9a4": form_283,
-    "be7192c8cd253b1b": form_284,
-    "eede8efea4b22da2": form_285,
-    "a79e98cad060b08c": form_286,
-    "76dda1e6d550f1d2": form_287,
-    "cccf284f474b2744": form_288,
-    "1d344f60c555ac95": form_289,
-    "5849dba4cba0dfed": form_290,
-    "781b02f7abed9a46": form_291,
-    "740f75c19d6331c0": form_292,
-    "eaa828a03dae8fb3": form_293,
-    "942455a9df9ec6f7": form_294,
-    "57eca5e5ac5a6f1a": form_295,
-    "d9280b6429026184": form_296,
-    "0c990a873611abcc": form_297,
-    "19b31887f4cafc54": form_298,
-    "c5e96ccaf37b1127": form_299,
-    "19e252cc7bd11779": form_300,
-    "620254c4fa5354fb": form_301,
-    "0ebfbf5db831e3db": form_302,
-    "3e44400933d2a161": form_303,
-    "b661211428b075c9": form_304,
-    "8be30a6cb0c7408a": form_305,
-    "3017314d3407a8ff": form_306,
-    "f8e697c55f2a701e": form_307,
-    "355d39913f9ed172": form_308,
-    "52331ea895a12314": form_309,
-    "82b555e7fd020f3e": form_310,
-    "97a3d71711178b3c": form_311,
-    "6181b2b2053e6e2f": form_312,
-    "ee3214a0ebc826b7": form_313,
-    "f47aa7133b7f32f0": form_314,
-    "8ed36431b679311b": form_315,
-    "3fd4a481e4ec28ba": form_316,
-    "fd49393a75332098": form_317,
-    "acf9befa09d98323": form_318,
-    "8cc813faf4bb8fa2": form_319,
-    "c1824e28cf4a3214": form_320,
-    "c7fb571c3c0f1f24": form_321,
-    "4bb11b733da661c4": form_322,
-    "e8a340c8bf09df0d": form_323,
-    "57b52656db6f1c8a": form_324,
-    "5c16be8a2e56a7ce": form_325,
-    "17485ee2958a77b6": form_326,
-    "1baab180bf2e3e72": form_327,
-    "ab1601fe164bd4e7": form_328,
-    "0608f60ddfdcb3b2": form_329,
-    "5b984594d8b9a28d": form_330,
-    "e416e0dc03106775": form_331,
-    "6c9d3cf5d5ed71fb": form_332,
-    "e5147003df9bf6cc": form_333,
-    "29a72c917936e269": form_334,
-    "c426798781dd3c8d": form_335,
-    "4fc92816fa5eeb49": form_336,
-    "b98b8ea228bebf08": form_337,
-    "295aa9c54adb4040": form_338,
-    "171406a41de1a97c": form_339,
-    "f17928588e575d88": form_340,
-    "e2b98e4c1d65dd2c": form_341,
-    "9a1b482494edbe76": form_342,
-    "1e5fe8f66d19de70": form_343,
-    "0bb9e9cdf691aa43": form_344,
-    "84c40cae7514d44c": form_345,
-    "d3c4f20989644505": form_346,
-    "a3ec2439c6bc178d": form_347,
-    "0ca44b7d6f4e0b98": form_348,
-    "f7533a8048aa1d69": form_349,
-    "5234134560fe1cd6": form_350,
-    "bca80f86cca7cb2b": form_351,
-    "7043bff8c5721a8e": form_352,
-    "ef1c50ce75349f4d": form_353,
-    "4b51818463821650": form_354,
-    "07faedd2486d1ebb": form_355,
-    "fc7b8a5ce4ee9597": form_356,
-    "0c7b6e4f43667457": form_357,
+    "42a90d5bc2109099": form_178,
+    "702b1acaf2a73401": form_179,
+    "58d723364102fa33": form_180,
+    "4c5c9c9386bfd3be": form_181,
+    "95cb6ec56be58079": form_182,
+    "bc94da0e1afdd15d": form_183,
+    "29910eea9513efda": form_184,
+    "0b19adb7752f0857": form_185,
+    "049b1021c7e33088": form_186,
+    "54fed9cdec5f6abe": form_187,
+    "31918c7d304ce28e": form_188,
+    "67d3a9b3a52f662a": form_189,
+    "0d0e3177d8bb5825": form_190,
+    "04ad5e6eda4545d0": form_191,
+    "8827264db9ab9be7": form_192,
+    "28a44e73dc866d88": form_193,
+    "b843f41cf2e1ba1a": form_194,
+    "e4568acdec1b865c": form_195,
+    "b37c902e5bf06a68": form_196,
+    "3dcc9461b2f5f9c6": form_197,
+    "a80585732b1e6052": form_198,
+    "119648c022076322": form_199,
+    "ac7038830d2e3ee3": form_200,
+    "d1c3777b40a53ce6": form_201,
+    "42e21dc71996708b": form_202,
+    "5a47ef1c4abb3832": form_203,
+    "b90da781b423c6d8": form_204,
+    "32b2bbb7055364c6": form_205,
+    "b5fb20487c93b460": form_206,
+    "ef98e725a329aed9": form_207,
+    "dfef988e95355041": form_208,
+    "3cebca8e6d8e819f": form_209,
+    "c957abf6177075d3": form_210,
+    "a4436909b399092c": form_211,
+    "f80191f55ea12ac8": form_212,
+    "df7b8dfe63a9b8e3": form_213,
+    "23deedae90b2b204": form_214,
+    "6213453b4be52b28": form_215,
+    "c5517cf74d46506b": form_216,
+    "0d8a28516a152dcb": form_217,
+    "b45a6d0d2ae823d1": form_218,
+    "d797df4fbf7e5ce8": form_219,
+    "9aa836ce91a94eb3": form_220,
+    "d5f1d7eb4b9096f3": form_221,
+    "c4cfff36e22122df": form_222,
+    "a7735637400f66f1": form_223,
+    "cfe2cc5430ead493": form_224,
+    "5cc966d4eea9d826": form_225,
+    "637191ae391c3235": form_226,
+    "0f5073636bc02bed": form_227,
+    "e3783932c628394b": form_228,
+    "d2babda3bfce2a75": form_229,
+    "affd400ee41cebc2": form_230,
+    "8a9ac32be6063fc5": form_231,
+    "8d4bf0d93678b33d": form_232,
+    "2bb5bda748b5ae43": form_233,
+    "ac09efa3dcc7b9b3": form_234,
+    "827eceaa86c454bf": form_235,
+    "f8c21614bb17e6fb": form_236,
+    "0e169a80979395b0": form_237,
+    "fb19e9e996b51719": form_238,
+    "d40255f6c229f5c5": form_239,
+    "7c00ef97dc689d08": form_240,
+    "72f65b36795ef510": form_241,
+    "b4ff4cf5ea18fec1": form_242,
+    "c15ce79b75471fe0": form_243,
+    "8505796502c12605": form_244,
+    "32bff8d06a50d0d3": form_245,
+    "b663641a74c559ff": form_246,
+    "0e1edcba333bdda4": form_247,
+    "c0429fd88d6e63c4": form_248,
+    "1dc10cbd9b930556": form_249,
+    "f10f773cf3b2c212": form_250,
+    "6806ff337337815e": form_251,
+    "50862ffc2c6162fb": form_252,
+    "d14aaa3649a9d8fb": form_253,
+    "48add0082eeb0588": form_254,
+    "678592ea716a5d0d": form_255,
+    "b7515a0332ecf6f8": form_256,
+    "32fa08c6aaf4d3d7": form_257,
+    "d0fa7a6425f0c72d": form_258,
+    "99b35d4eb1bad4f2": form_259,
+    "4d027195fd440474": form_260,
+    "eb3e63f9a5ba6843": form_261,
+    "273997d237e1b2cc": form_262,
+    "0a629cf22ca1d09f": form_263,
+    "0b108d7d0403954e": form_264,
+    "3ffd4f0819624e69": form_265,
+    "76b151d45b83f42b": form_266,
+    "48e40177662517ec": form_267,
+    "c1232a20d0dd55f6": form_268,
+    "bc589c120d39aee9": form_269,
+    "9d8607c0a5f44e47": form_270,
+    "7285ed6f86c44de1": form_271,
+    "a345c6021aa90c6c": form_272,
+    "f76a262af52347f4": form_273,
+    "10f42c8b92f99155": form_274,
+    "032e78eba66c0eb8": form_275,
+    "16a6f55756be973e": form_276,
+    "5ba4042662056020": form_277,
+    "b42b9659d7d4ffb5": form_278,
+    "a03b0bb76c12396b": form_279,
+    "e90938d79e38c6e9": form_280,
+    "b57f5c27ce502fca": form_281,
+    "38a884ded76335b5": form_282,
+    "fd10c3d316678345": form_283,
+    "93bc67fbef95d9a4": form_284,
+    "be7192c8cd253b1b": form_285,
+    "eede8efea4b22da2": form_286,
+    "a79e98cad060b08c": form_287,
+    "76dda1e6d550f1d2": form_288,
+    "cccf284f474b2744": form_289,
+    "1d344f60c555ac95": form_290,
+    "5849dba4cba0dfed": form_291,
+    "781b02f7abed9a46": form_292,
+    "740f75c19d6331c0": form_293,
+    "eaa828a03dae8fb3": form_294,
+    "942455a9df9ec6f7": form_295,
+    "57eca5e5ac5a6f1a": form_296,
+    "d9280b6429026184": form_297,
+    "0c990a873611abcc": form_298,
+    "19b31887f4cafc54": form_299,
+    "c5e96ccaf37b1127": form_300,
+    "19e252cc7bd11779": form_301,
+    "620254c4fa5354fb": form_302,
+    "0ebfbf5db831e3db": form_303,
+    "3e44400933d2a161": form_304,
+    "b661211428b075c9": form_305,
+    "8be30a6cb0c7408a": form_306,
+    "3017314d3407a8ff": form_307,
+    "f8e697c55f2a701e": form_308,
+    "355d39913f9ed172": form_309,
+    "52331ea895a12314": form_310,
+    "82b555e7fd020f3e": form_311,
+    "97a3d71711178b3c": form_312,
+    "6181b2b2053e6e2f": form_313,
+    "ee3214a0ebc826b7": form_314,
+    "f47aa7133b7f32f0": form_315,
+    "8ed36431b679311b": form_316,
+    "3fd4a481e4ec28ba": form_317,
+    "fd49393a75332098": form_318,
+    "acf9befa09d98323": form_319,
+    "8cc813faf4bb8fa2": form_320,
+    "c1824e28cf4a3214": form_321,
+    "c7fb571c3c0f1f24": form_322,
+    "4bb11b733da661c4": form_323,
+    "e8a340c8bf09df0d": form_324,
+    "57b52656db6f1c8a": form_325,
+    "5c16be8a2e56a7ce": form_326,
+    "17485ee2958a77b6": form_327,
+    "1baab180bf2e3e72": form_328,
+    "ab1601fe164bd4e7": form_329,
+    "0608f60ddfdcb3b2": form_330,
+    "5b984594d8b9a28d": form_331,
+    "e416e0dc03106775": form_332,
+    "6c9d3cf5d5ed71fb": form_333,
+    "e5147003df9bf6cc": form_334,
+    "29a72c917936e269": form_335,
+    "c426798781dd3c8d": form_336,
+    "4fc92816fa5eeb49": form_337,
+    "b98b8ea228bebf08": form_338,
+    "295aa9c54adb4040": form_339,
+    "171406a41de1a97c": form_340,
+    "f17928588e575d88": form_341,
+    "e2b98e4c1d65dd2c": form_342,
+    "9a1b482494edbe76": form_343,
+    "1e5fe8f66d19de70": form_344,
+    "0bb9e9cdf691aa43": form_345,
+    "84c40cae7514d44c": form_346,
+    "d3c4f20989644505": form_347,
+    "a3ec2439c6bc178d": form_348,
+    "0ca44b7d6f4e0b98": form_349,
+    "f7533a8048aa1d69": form_350,
+    "5234134560fe1cd6": form_351,
+    "bca80f86cca7cb2b": form_352,
+    "7043bff8c5721a8e": form_353,
+    "ef1c50ce75349f4d": form_354,
+    "4b51818463821650": form_355,
+    "07faedd2486d1ebb": form_356,
+    "fc7b8a5ce4ee9597": form_357,
+    "0c7b6e4f43667457": form_358,
 }

@@ -1,7 +1,9 @@
 """Products through cuBLASLt, which do in one launch what cuBLAS needs another one for.
 
-A bias is added before the result is rounded and stored, or the sums of a factor, which are the gradient of a bias, are stored
-beside the product. What a product is described by belongs to the thread's handle of cuBLAS, as addresses are set in it.
+A bias is added and an activation applied before the result is rounded and stored, or the sums of a factor, which are the gradient
+of a bias, are stored beside the product. A product that is the gradient of an activation's result becomes that of its input, of
+which the sums are such a gradient, too. What a product is described by belongs to the thread's handle of cuBLAS, as addresses are
+set in it.
 """
 
 from __future__ import annotations
@@ -32,6 +34,23 @@ if TYPE_CHECKING:
 BIAS = int(Epilogue.CUBLASLT_EPILOGUE_BIAS)
 #: The sums of the first factor's columns; cuBLAS, which computes the transposes, calls it B.
 SUMS_OF_FIRST = int(Epilogue.CUBLASLT_EPILOGUE_BGRADB)
+#: Activations, by whether a bias is added before. Nothing says what the library's relu makes of NaN.
+RELU = {False: int(Epilogue.CUBLASLT_EPILOGUE_RELU), True: int(Epilogue.CUBLASLT_EPILOGUE_RELU_BIAS)}
+#: Gelu by tanh.
+GELU = {False: int(Epilogue.CUBLASLT_EPILOGUE_GELU), True: int(Epilogue.CUBLASLT_EPILOGUE_GELU_BIAS)}
+#: The same, and its input is stored too.
+GELU_AND_INPUT = {
+    False: int(Epilogue.CUBLASLT_EPILOGUE_GELU_AUX),
+    True: int(Epilogue.CUBLASLT_EPILOGUE_GELU_AUX_BIAS),
+}
+#: The gradient of gelu's input, where the product is that of its result, by whether the sums of its columns are stored.
+GELU_GRADIENT = {
+    False: int(Epilogue.CUBLASLT_EPILOGUE_DGELU),
+    True: int(Epilogue.CUBLASLT_EPILOGUE_DGELU_BGRAD),
+}
+_WITH_INPUT = (*GELU_AND_INPUT.values(), *GELU_GRADIENT.values())
+#: What columns of gelu's input are a multiple of.
+_INPUT_COLUMNS = 8
 #: Alignments in bytes that algorithms are asked for: that of memory as it is allocated, and of most views.
 _ALLOCATED, _USUAL = 256, 16
 _ALIGNMENT_ATTRIBUTES = tuple(each for each in Preference if "_ALIGNMENT_" in each.name)
@@ -52,8 +71,8 @@ def product(
     *,
     tf32: str = "matmul_tf32",
     output: dtype | None = None,
-) -> Callable[[int, int, int, int], bool] | None:
-    """``run(c, a, b, vector)``: ``C = A @ B`` with an epilogue, for addresses; whether it was possible.
+) -> Callable[..., bool] | None:
+    """``run(c, a, b, vector=0, input=0, alpha=1)``: ``C = epilogue(alpha * A @ B)``, for addresses; whether it was possible.
 
     It runs on the current stream of the thread that calls it, as precisely as the settings say then. Where it is not
     possible nothing has been done: the library has no algorithm for it, or addresses are not aligned.
@@ -65,8 +84,10 @@ def product(
     factors
         How A, B and C are read; C is row-major.
     epilogue
-        :data:`BIAS` (the vector, an element for each column of C, is added to its rows) or :data:`SUMS_OF_FIRST` (the vector,
-        an element for each row of C, becomes the sums of A's columns).
+        :data:`BIAS` (the vector, an element for each column of C, is added to its rows), :data:`SUMS_OF_FIRST` (the vector,
+        an element for each row of C, becomes the sums of A's columns), or one of :data:`RELU`, :data:`GELU`,
+        :data:`GELU_AND_INPUT` and :data:`GELU_GRADIENT` (the vector, an element for each column of C, becomes the sums of
+        these), of which the last two write and read the input of gelu, a contiguous matrix of C's shape.
     output
         Type of C and the vector, where it is another one than that of the factors.
 
@@ -79,7 +100,8 @@ def product(
     if dtype.name not in _WIDTHS or min(sizes) < 2:
         return None
     library = _library(device_state.runtime)
-    if library is None:
+    leading = n if epilogue in _WITH_INPUT else 0
+    if library is None or leading % _INPUT_COLUMNS:
         return None
     a, b, c = factors
     data = int(TYPES[dtype.name])
@@ -94,10 +116,12 @@ def product(
         (data, *((m, k) if a.transposed else (k, m)), a.leading),
         (result, n, m, c.leading),
     )
-    question = _Question(library, epilogue, (int(b.transposed), int(a.transposed)), matrices)
+    question = _Question(library, epilogue, (int(b.transposed), int(a.transposed)), matrices, leading)
 
-    def run(c_address: int, a_address: int, b_address: int, vector: int) -> bool:
-        together = c_address | a_address | b_address | vector
+    def run(
+        c_address: int, a_address: int, b_address: int, vector: int = 0, input: int = 0, alpha: float = 1
+    ) -> bool:
+        together = c_address | a_address | b_address | vector | input
         if together % _USUAL:
             return False
         blas = local.blas
@@ -107,12 +131,17 @@ def product(
         key = question, compute, together % _ALLOCATED == 0, reduction is None or getattr(settings, reduction)
         described = blas.described.get(key)
         if described is None:
-            described = _describe(blas, key, scalar, vector)
+            described = _describe(blas, key, scalar, vector, input)
         if not described.algorithm:
             return False
         if described.vector != vector:
             described.point(vector)
+        if described.input != input:
+            described.point_input(input)
         one, zero = blas.one_and_zero[scalar]
+        if alpha != 1:
+            number = blas.scalars[scalar][0]
+            number.value, one = alpha, number.address
         first, second, third = described.matrices
         multiply(
             blas.handle, described.operation, one, b_address, first, a_address, second, zero, c_address, third,
@@ -143,6 +172,8 @@ class _Question:
     epilogue: int
     transposed: tuple[int, int]
     matrices: tuple[tuple[int, int, int, int], ...]
+    #: Elements between the rows of gelu's input; 0 where it is of no matter.
+    leading: int
 
 
 class Described:
@@ -156,17 +187,17 @@ class Described:
         Those of the factors and the result.
     algorithm : int
         Address of the algorithm; 0 where there is none.
-    vector : int
-        Address of the epilogue's vector.
+    vector, input : int
+        Addresses of the epilogue's vector, and of gelu's input.
     """
 
-    __slots__ = ("_library", "_pointer", "_result", "algorithm", "matrices", "operation", "vector")
+    __slots__ = ("_library", "_pointer", "_result", "algorithm", "input", "matrices", "operation", "vector")
 
     def __init__(self, library: Any, operation: int, matrices: tuple[int, ...]) -> None:
         self._library = library
         self.operation = operation
         self.matrices = matrices
-        self.algorithm = self.vector = 0
+        self.algorithm = self.vector = self.input = 0
         self._result = HeuristicResult()
         self._pointer = ctypes.c_uint64()
 
@@ -174,6 +205,11 @@ class Described:
         """Have the epilogue's vector at an address."""
         self.vector = self._pointer.value = address
         self.set(Desc.CUBLASLT_MATMUL_DESC_BIAS_POINTER, self._pointer)
+
+    def point_input(self, address: int) -> None:
+        """Have the input of gelu at an address."""
+        self.input = self._pointer.value = address
+        self.set(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, self._pointer)
 
     def set(self, attribute: int, value: Any) -> None:
         """Set an attribute of the operation to a ctypes value."""
@@ -200,7 +236,9 @@ class Described:
             self._library.cublasLtMatrixLayoutDestroy(each)
 
 
-def _describe(blas: Handle, key: tuple[_Question, int, bool, bool], scalar: int, vector: int) -> Described:
+def _describe(
+    blas: Handle, key: tuple[_Question, int, bool, bool], scalar: int, vector: int, input: int
+) -> Described:
     question, compute, is_allocated, reduced = key
     library = question.library
     if len(blas.described) >= _MOST:
@@ -217,6 +255,9 @@ def _describe(blas: Handle, key: tuple[_Question, int, bool, bool], scalar: int,
     result.set(Desc.CUBLASLT_MATMUL_DESC_TRANSB, ctypes.c_int32(second_transposed))
     result.set(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE, ctypes.c_uint32(question.epilogue))
     result.point(vector)
+    if question.leading:
+        result.set(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ctypes.c_int64(question.leading))
+        result.point_input(input)
     alignment = _ALLOCATED if is_allocated else _USUAL
     wishes: dict[int, Any] = {each: ctypes.c_uint32(alignment) for each in _ALIGNMENT_ATTRIBUTES}
     wishes[Preference.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES] = ctypes.c_uint64(blas.workspace[1])
