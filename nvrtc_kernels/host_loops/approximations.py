@@ -43,6 +43,20 @@ _EXP2 = (
 )
 #: 1 / log(2), and what float32 leaves of it.
 _PER_LOG_2 = 1.4426950216293335, 1.9259629911266175e-08
+#: Coefficients of log2(1 + r) / r for 1 + r in [sqrt(1/2), sqrt(2)], highest first: a minimax fit of the relative error, 2^-25.
+_LOG2 = (
+    0.12582816183567047,
+    -0.20728203654289246,
+    0.21572472155094147,
+    -0.23894348740577698,
+    0.28791511058807373,
+    -0.360703706741333,
+    0.48091068863868713,
+    -0.7213473320007324,
+    1.4426950216293335,
+)
+#: Bits of sqrt(1/2), and the least number that is not subnormal.
+_ROOT_HALF_BITS, _LEAST = 0x3F3504F3, 2.0**-126
 #: Added to a float32 below 2^22, it leaves the nearest integer in the low bits.
 _WHOLE = 1.5 * 2.0**23
 
@@ -119,6 +133,35 @@ def _power_of_two_with_subnormals(e: Emitter, x: Value) -> Value:
     return e.binary(MUL, _power_of_two(e, moved), scale)
 
 
+def _binary_logarithm(e: Emitter, x: Value) -> Value:
+    """``log2(x)`` with an error below 2^-23 of it; of subnormal numbers as of 0."""
+    bits = e.bits(x, I32)
+    whole = e.shift("RShift", e.binary(SUB, bits, Value(str(_ROOT_HALF_BITS), I32)), Value("23", I32))
+    factor = e.bits(e.binary(SUB, bits, e.shift("LShift", whole, Value("23", I32))), F32)
+    rest = e.binary(SUB, factor, _number(1.0))
+    series = _number(_LOG2[0])
+    for coefficient in _LOG2[1:]:
+        series = fused(e, series, rest, _number(coefficient))
+    result = fused(e, rest, series, e.converted(whole, F32))
+    # Infinity of infinity, and NaN of NaN.
+    result = e.select(e.compare(LT, x, _number(np.inf)), result, e.binary(ADD, x, _number(np.inf)))
+    result = e.select(e.compare(LT, x, _number(_LEAST)), _number(-np.inf), result)
+    return e.select(e.compare(GT, x, _number(-_LEAST)), result, _number(np.nan))
+
+
+def _binary_logarithm_with_subnormals(e: Emitter, x: Value) -> Value:
+    small = e.compare(LT, x, _number(_LEAST))
+    result = _binary_logarithm(e, e.select(small, e.binary(MUL, x, _number(2.0**24)), x))
+    return e.select(small, e.binary(SUB, result, _number(24.0)), result)
+
+
+def _near_sum(e: Emitter, a: Value, b: Value) -> Value:
+    """``a + b``, for which PTX says that it is rounded towards zero. Logarithms take a power of two from it, and work with what the
+    number is beside that, so that either neighbour does.
+    """
+    return e.binary(ADD, a, b)
+
+
 def _near(e: Emitter, a: Value, b: Value, c: Value) -> Value:
     """``a * b + c``, for which PTX says that it is rounded down. Exponential functions cut off a fraction by it, and take either
     neighbour, since they work with what is left.
@@ -157,6 +200,9 @@ def _extremum(operator: object) -> Callable[..., Value]:
 APPROXIMATIONS: dict[str, tuple[Sequence[str], str, Callable[..., Value]]] = {
     "ex2.approx.ftz.f32": (("f32",), "f32", _power_of_two),
     "ex2.approx.f32": (("f32",), "f32", _power_of_two_with_subnormals),
+    "add.rz.f32": (("f32", "f32"), "f32", _near_sum),
+    "lg2.approx.ftz.f32": (("f32",), "f32", _binary_logarithm),
+    "lg2.approx.f32": (("f32",), "f32", _binary_logarithm_with_subnormals),
     "rcp.approx.ftz.f32": (("f32",), "f32", _reciprocal(F32)),
     "rcp.approx.f32": (("f32",), "f32", _reciprocal(F32)),
     "rcp.approx.ftz.f64": (("f64",), "f64", _reciprocal(F64)),

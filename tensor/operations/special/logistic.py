@@ -16,7 +16,7 @@ from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, NEG, SUB
 from tensor.operations.pointwise.comparisons import EQ, LE
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.powers import LOG
-from tensor.operations.pointwise.selection import DROP, FEW, clamp, zero_where
+from tensor.operations.pointwise.selection import DROP, FEW, clamp
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, written
 
 from .evaluation import log1p_from_0
@@ -89,29 +89,39 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return SIGMOID.unary(input) if out is None else SIGMOID.out(out, input)
 
 
+#: Numbers below this are their own odds; reciprocals of smaller ones may be infinite.
+_LEAST_ODDS = 1e-30
+
+
 def _logit(a: Any, out: Any = None) -> Any:
-    if a.dtype != np.float32 or np.size(a) <= FEW:
-        near = np.abs(a - 0.5) < 0.25
-        return written(np.where(near, 2 * np.arctanh(2 * a - 1), np.log(a / (1 - a))), out)
-    rest = np.subtract(1, a, out=scratch(a))
-    odds = np.divide(a, rest, out=scratch(a))
-    result = np.log(odds, out=np.empty_like(a) if out is None else out)
-    # Near 1/2, what the odds have lost beside their exact difference to 1, over them.
-    twice = np.add(a, a, out=scratch(a))
-    twice -= 1
-    near = np.abs(twice, out=scratch(a)) >= 0.5
-    twice /= rest
-    np.subtract(odds, 1, out=rest)
-    twice -= rest
-    twice /= odds
-    result += zero_where(near, twice, rest)
+    distance = np.add(a, a, out=_room(a))
+    distance -= 1
+    # Of a and 1 - a the larger over the smaller, less 1: rounded three times, and as exact near 1/2.
+    rest = np.subtract(1, a, out=_room(a))
+    rest = np.minimum(a, rest, out=rest if np.ndim(a) else None)
+    size = np.abs(distance, out=_room(a))
+    size = np.divide(size, rest, out=size if np.ndim(a) else None)
+    result = log1p_from_0(size, out)
+    if np.ndim(a) == 0:
+        return written(np.where(a < _LEAST_ODDS, np.log(a), np.copysign(result, distance)), out)
+    # By bits, as copysign takes longer.
+    bits = f"i{a.itemsize}"
+    signs = np.bitwise_and(distance.view(bits), np.array(-0.0, a.dtype).view(bits), out=distance.view(bits))
+    np.bitwise_or(result.view(bits), signs, out=result.view(bits))
+    if not np.minimum.reduce(a, axis=None, initial=1.0) >= _LEAST_ODDS:
+        small = a < _LEAST_ODDS
+        result[small] = np.log(a[small])
     return result
 
 
-#: Near 1/2, where the logarithm's operand is rounded, by a function that is 0 there.
+def _room(a: Any) -> Any:
+    """Scratch memory for ``a``; ``None`` where it has no dimensions."""
+    return scratch(a) if np.ndim(a) else None
+
+
 LOGIT = Pointwise(
     "logit",
-    "fabs(a - Compute(0.5)) < Compute(0.25) ? 2 * atanh(2 * a - 1) : log(a / (1 - a))",
+    f"a < Compute({_LEAST_ODDS}) ? log(a) : copysign(log1p(fabs(2 * a - 1) / fmin(a, 1 - a)), a - Compute(0.5))",
     _logit,
     rule=rules.floating,
     categories=_REAL,

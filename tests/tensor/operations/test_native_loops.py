@@ -17,11 +17,12 @@ from nn import functional
 from nvrtc_kernels import dtypes, host_loops, pointwise
 from tensor.core.devices.state import cpu
 from tensor.core.plans.copies import host_conversion
+from tensor.operations import pointwise_operation
 from tests.tensor.operations.operands import call, mask, operands, reference, units_off
 from tests.tensor.operations.samples import SAMPLES, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from drv.environment import NativeLoops
 
@@ -378,6 +379,35 @@ def test_softmax(shape: tuple[int, ...], log: bool) -> None:
             native = function(odd, -1)
         expected = _by_numpy(function, odd, -1).numpy()
         np.testing.assert_array_equal(native.isnan().numpy(), np.isnan(expected))
+
+
+@pytest.mark.parametrize(
+    ("expression", "function", "units"),
+    [("__log2f(a)", np.log2, 2.0), ("log1p(a)", np.log1p, 2.0), ("asinh(a)", np.arcsinh, 3.0)],
+)
+def test_logarithms(
+    expression: str, function: Callable[[Any], Any], units: float, planned: list[Any]
+) -> None:
+    """What PTX approximates, or rounds in another way, is off by no more than its bound; zeros, infinities and NaN are exact."""
+    operation = pointwise_operation.Pointwise("logarithm", expression, lambda a: function(a) + 0)
+    rng = np.random.default_rng(0)
+    array = np.concatenate(
+        [
+            np.exp(rng.uniform(-103, 88, 30_000)),
+            rng.uniform(0.4, 4, 30_000),
+            2.0 ** np.arange(-149, 128),
+            2.0 ** np.arange(1, 20) - 1,
+        ]
+    ).astype(np.float32)
+    array = np.concatenate([array, np.nextafter(array[-400:], np.float32(0))])
+    array = array[array > 0]
+    result = operation.unary(tensor.from_numpy(array))
+    assert planned[-1] is not None
+    assert units_off(result, function(array.astype(np.float64)), 1e-37).max() <= units
+    odd = np.array([0.0, np.inf, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        expected = function(odd)
+    np.testing.assert_array_equal(operation.unary(tensor.from_numpy(odd)).numpy()[:4], expected[:4])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -96,6 +96,22 @@ def test_lgamma_of_hard_numbers_on_the_host() -> None:
     assert not np.signbit(tensor.lgamma(edges).numpy()).any()
 
 
+@pytest.mark.parametrize("count", [1, 3000])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_logit_near_its_ends_and_its_zero(kind: str, count: int, device_name: str) -> None:
+    """Where odds overflow, and where they are 1; zeros of either sign are the end, and what lies outside has no logit."""
+    least = float(np.finfo(kind).smallest_subnormal)
+    points = np.array(
+        [least, 1e-38, 1e-30, 0.25, 0.5, np.nextafter(0.5, 0, dtype=kind), 0.75, 1 - 2.0**-24], kind
+    )
+    ends = np.array([0.0, -0.0, 1.0, -least, -1.0, 1.5, np.inf, -np.inf, np.nan], kind)
+    array = np.tile(np.concatenate([points, ends]), count)
+    result = tensor.logit(tensor.from_numpy(array).to(device_name)).cpu().numpy()[-17:]
+    expected = scipy.special.logit(points.astype(np.longdouble)).astype(kind)
+    np.testing.assert_allclose(result[:8], expected, 4 * np.finfo(kind).eps, 0)
+    np.testing.assert_array_equal(result[8:], [-_INF, -_INF, _INF, *[_NAN] * 6])
+
+
 def test_incomplete_gamma_of_special_values(device_name: str) -> None:
     a = tensor.tensor([0, -1, 1, 0, 2, _INF, 1, _INF, _NAN, 0], device=device_name)
     x = tensor.tensor([0, 1, -1, 2, 0, 1, _INF, _INF, 1, _INF], device=device_name)
