@@ -6,15 +6,16 @@ The function that a family defines takes PyTorch's arguments. What users call is
 about an argument that should have been a tensor, which the families do not ask about as asking costs time, into an error
 that names the argument. It is written out with all parameters, since that is the fastest way to pass them on: in
 :mod:`.written_forms`, a file like any other, so that tracebacks show its lines.
+
+A thousand functions are completed while the package is imported. So the pattern of a function is looked up by its role and
+the list of its parameters, and its text is put together only where :mod:`.written_forms` does not have it.
 """
 
 from __future__ import annotations
 
 import inspect
 import linecache
-from functools import cache, lru_cache
-from hashlib import blake2b
-from textwrap import indent
+from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,12 +27,10 @@ from tensor.operations.sparse_rules import answer
 
 from .catalogue import published
 from .exchanged_code import code_of
-from .written_forms import FORMS
+from .written_forms import ABSENT, FORMS
 from .wrong_arguments import Answer, explanation
 
 if TYPE_CHECKING:
-    from types import CodeType
-
     from tensor.operations.autocast import Autocast
 
 #: Names of parameters that are tensors, or sequences of them, whatever else they may be.
@@ -40,16 +39,16 @@ _TENSORS = frozenset(("self", "tensors"))
 _ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 #: Sequences that may be given one by one, as one argument, or by name.
 _SEQUENCES = frozenset(("dims", "repeats", "shape", "size"))
-_ABSENT = object()
-#: Files that :mod:`linecache` knows the written functions by begin so.
-FILE_PREFIX = "<tensor call form "
-#: What functions call that gave up: for an argument of a wrong class, and for a sparse tensor.
-_FALLBACKS = {
-    "_explanation": explanation,
-    "_Answer": Answer,
-    "_SparseOperandError": SparseOperandError,
-    "_answer": answer,
-}
+#: What a pattern is for: "completed" ones take NumPy's names too where they are "aliased", and ask for autocast where they
+#: are "casting"; those that other families call are "casting" alone.
+COMPLETED, COMPLETED_CASTING, ALIASED, ALIASED_CASTING, CASTING, IN_PLACE = (
+    "completed",
+    "completed casting",
+    "aliased",
+    "aliased casting",
+    "casting",
+    "in place",
+)
 
 
 def complete_methods(cls: type[Any]) -> None:
@@ -63,11 +62,10 @@ def complete_methods(cls: type[Any]) -> None:
 def takes_tensors(function: FunctionType, first: int = 0) -> bool:
     """Whether an argument of a function from ``first`` on, other than ``out``, is a tensor, as its annotations say."""
     annotations = function.__annotations__
-    return any(
-        name in _TENSORS or "Tensor" in str(annotations.get(name, ""))
-        for name in Form.of(function).names[first:]
-        if name != "out"
-    )
+    for name in Form.of(function).names[first:]:
+        if name != "out" and (name in _TENSORS or "Tensor" in str(annotations.get(name, ""))):
+            return True
+    return False
 
 
 def completed(
@@ -86,15 +84,14 @@ def completed(
     if hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     form = Form.of(function)
-    text, required = _call_text(form, rules is not None, aliases)
-    names: dict[str, Any] = {
-        "_absent": _ABSENT,
-        "_twice": _twice,
-        "_missing": _missing,
-    }
-    names |= {f"_default_{each}": default for each, default in defaults(function).items()}
-    names |= {f"_default_{each}": _ABSENT for each in required}
-    call = _written(text, function, module, name, names, rules)
+    names: dict[str, Any] = {}
+    if aliases and form.has_aliases():
+        role = ALIASED if rules is None else ALIASED_CASTING
+        own = form.defaults(function)
+        names = {f"_default_{each}": own.get(each, ABSENT) for each in _ALIASES if each in form.names}
+    else:
+        role = COMPLETED if rules is None else COMPLETED_CASTING
+    call = _written(role, form, function, module, name, names, rules)
     # So that it is pickled by the name that users know.
     call.__module__, call.__qualname__, call.__name__ = module, f"{owner}{name}", name
     return call
@@ -105,9 +102,8 @@ def autocasting(function: FunctionType, rules: Autocast) -> FunctionType:
 
     Between the caller and ``function`` there is one frame, in blocks and outside of them.
     """
-    text = _cast_text(Form.of(function))
-    names = {f"_default_{each}": default for each, default in defaults(function).items()}
-    return _written(text, function, function.__module__, function.__name__, names, rules)
+    form = Form.of(function)
+    return _written(CASTING, form, function, function.__module__, function.__name__, {}, rules)
 
 
 #: What ``help()`` shows of an in-place form.
@@ -128,17 +124,16 @@ RuntimeError
 
 def in_place(function: FunctionType, marker: Any) -> FunctionType:
     """The function that passes ``out=marker`` to ``function``, which writes the result to its first argument."""
-    text = _in_place_text(Form.of(function))
-    names = {f"_default_{each}": default for each, default in defaults(function).items()}
+    function = _wrapped(function)
     name = f"{function.__name__}_"
-    names |= {
-        "_function": _wrapped(function),
+    names = {
+        "__name__": function.__module__,
+        "_function": function,
         "_in_place": marker,
         "_name": name,
-        **_FALLBACKS,
+        **_CALLED,
     }
-    names["__name__"] = function.__module__
-    call = names["_public"] = written(text, name, names)
+    call = names["_public"] = written(IN_PLACE, Form.of(function), function, name, names)
     call.__module__, call.__qualname__, call.__name__ = function.__module__, f"Tensor.{name}", name
     call.__doc__ = _IN_PLACE_TEXT.format(
         name=function.__name__,
@@ -150,15 +145,21 @@ def in_place(function: FunctionType, marker: Any) -> FunctionType:
 
 
 def _written(
-    text: str, function: FunctionType, module: str, name: str, names: dict[str, Any], rules: Autocast | None
+    role: str,
+    form: Form,
+    function: FunctionType,
+    module: str,
+    name: str,
+    names: dict[str, Any],
+    rules: Autocast | None,
 ) -> FunctionType:
-    names |= {"_function": function, "_name": name, "__name__": module, **_FALLBACKS}
+    names = {**_CALLED, **names, "_function": function, "_name": name, "__name__": module}
     if rules is not None:
-        dtype_at = _dtype_at(Form.of(function))
+        dtype_at = _dtype_at(form)
         names |= {"_blocks": autocast_blocks, "_enter": enter, "_modes": modes}
         names |= {"_rules": rules._replace(dtype_at=dtype_at), "_name": function.__name__}
-    call: Any = written(text, name, names)
-    # As functools.update_wrapper does, in a third of its time: there are a thousand calls while the package is imported.
+    call: Any = written(role, form, function, name, names)
+    # As functools.update_wrapper does, in a third of its time.
     call.__module__, call.__qualname__, call.__name__ = (
         function.__module__,
         function.__qualname__,
@@ -173,34 +174,41 @@ def _written(
     return call  # type: ignore[no-any-return]
 
 
-@cache
-def _call_text(form: Form, casts: bool, takes_aliases: bool) -> tuple[str, list[str]]:
-    """The call that is written out, and the parameters that only look as if they could be left out."""
-    parameters = form.parameters()
+def text_of(role: str, form: Form) -> str:
+    """The source of the pattern of a role for functions of a form.
+
+    A default stands for that of the function: where it is ``ABSENT``, the function has none.
+    """
+    # Imported where a text is put together: the package needs none.
+    from textwrap import indent
+
+    aliased, casts = role in (ALIASED, ALIASED_CASTING), role in (COMPLETED_CASTING, ALIASED_CASTING, CASTING)
+    # Those that only families call have no further names.
+    sequences = frozenset[str]() if role in (CASTING, IN_PLACE) else _SEQUENCES
+    without = "out" if role == IN_PLACE else ""
+    parameters = [each for each in form.parameters() if each.name != without]
     names = {each.name for each in parameters}
-    takes_aliases = takes_aliases and parameters[-1].kind != "double starred"
     aliases = {
         each.name: _ALIASES[each.name]
         for each in parameters
-        if takes_aliases and each.name in _ALIASES and _ALIASES[each.name] not in names
+        if aliased and each.name in _ALIASES and _ALIASES[each.name] not in names
     }
-    heads, passed, steps, required = [], [], [], []
+    heads, passed, steps = [], [], []
     keyword_only = optional = False
     for each in parameters:
         default = ""
         optional = optional or each.name in aliases
         if each.optional:
-            default = f"=_default_{each.name}"
+            default = "=None"
         elif optional and each.kind == "either":
-            default = "=_absent"
-            required.append(each.name)
+            default = "=ABSENT"
             steps.append(f"    if {each.name} is _absent: raise _missing(_name, {each.name!r})")
         if each.kind == "named" and not keyword_only:
             heads.append("*")
         keyword_only = keyword_only or each.kind in ("named", "starred")
         stars = "*" if each.kind == "starred" else "**" if each.kind == "double starred" else ""
-        if stars == "*" and each.name in _SEQUENCES:
-            heads += [f"*_{each.name}", f"{each.name}=_absent"]
+        if stars == "*" and each.name in sequences:
+            heads += [f"*_{each.name}", f"{each.name}=ABSENT"]
             passed.append(f"*_{each.name}")
             steps.append(_SEQUENCE.format(own=each.name))
             continue
@@ -210,17 +218,17 @@ def _call_text(form: Form, casts: bool, takes_aliases: bool) -> tuple[str, list[
     if aliases and not keyword_only:
         heads.append("*")
     for own, alias in aliases.items():
-        heads.append(f"{alias}=_absent")
+        heads.append(f"{alias}=ABSENT")
         steps.insert(0, _ALIAS.format(own=own, alias=alias))
-    cast = indent(_CAST.format(**_cast_arguments(form, _SEQUENCES)), "    ") if casts else ""
-    text = _CALL.format(
+    if role == IN_PLACE:
+        passed.append("out=_in_place")
+    return _CALL.format(
         heads=", ".join(heads),
         steps="\n".join(steps),
         passed=", ".join(passed),
-        cast=cast,
-        arguments=_named_arguments(form, _SEQUENCES),
+        cast=indent(_CAST.format(**_cast_arguments(form, sequences)), "    ") if casts else "",
+        arguments=_named_arguments(parameters, sequences),
     )
-    return text, required
 
 
 _ALIAS = """
@@ -249,60 +257,28 @@ def _call({heads}):
 {steps}
     try:{cast}
         return _function({passed})
-    except (AttributeError, TypeError) as _error:
-        _clearer = _explanation(_error, _function, _name, ({arguments}))
+    except (AttributeError, TypeError, _SparseOperandError) as _error:
+        _arguments = ({arguments})
+        if isinstance(_error, _SparseOperandError):
+            return _answer(_error, _function, _name, _arguments)
+        _clearer = _explanation(_error, _function, _name, _arguments)
         if _clearer is None:
             raise
         if _clearer.__class__ is _Answer:
             return _clearer.of(_public)
         raise _clearer from None
-    except _SparseOperandError as _error:
-        return _answer(_error, _function, _name, ({arguments}))
 """
 
 
-@cache
-def _cast_text(form: Form) -> str:
-    heads, passed = _heads(form)
-    cast = indent(_CAST.format(**_cast_arguments(form)), "    ")
-    return _CALL.format(heads=heads, steps="", passed=passed, cast=cast, arguments=_named_arguments(form))
-
-
-@cache
-def _in_place_text(form: Form) -> str:
-    heads, passed = _heads(form, without="out")
-    passed += ", out=_in_place"
-    return _CALL.format(
-        heads=heads, steps="", passed=passed, cast="", arguments=_named_arguments(form, without="out")
-    )
-
-
-def _heads(form: Form, without: str = "") -> tuple[str, str]:
-    """Parameters as a definition writes them, and as a call passes them on."""
-    heads, passed = [], []
-    starred = False
-    for each in form.parameters():
-        if each.name == without:
-            continue
-        if each.kind == "named" and not starred:
-            heads.append("*")
-        starred = starred or each.kind in ("named", "starred")
-        stars = "*" if each.kind == "starred" else "**" if each.kind == "double starred" else ""
-        heads.append(f"{stars}{each.name}" + (f"=_default_{each.name}" if each.optional else ""))
-        passed.append(f"{each.name}={each.name}" if each.kind == "named" else f"{stars}{each.name}")
-    return ", ".join(heads), ", ".join(passed)
-
-
-def _named_arguments(form: Form, collected: frozenset[str] = frozenset(), without: str = "") -> str:
+def _named_arguments(parameters: list[Parameter], collected: frozenset[str]) -> str:
     """Names and values of the arguments, for the error about a wrong one; of ``collected`` ones, those given one by one."""
     return "".join(
         f"({each.name!r}, {'_' if each.kind == 'starred' and each.name in collected else ''}{each.name}), "
-        for each in form.parameters()
-        if each.name != without
+        for each in parameters
     )
 
 
-def _cast_arguments(form: Form, collected: frozenset[str] = frozenset()) -> dict[str, str]:
+def _cast_arguments(form: Form, collected: frozenset[str]) -> dict[str, str]:
     """How the arguments are handed to ``enter``: by position, and by name.
 
     Starred ones that are in ``collected`` have an underscore before their name there.
@@ -338,45 +314,58 @@ def _missing(name: str, argument: str) -> TypeError:
     return TypeError(f"{name}() missing 1 required argument: '{argument}'")
 
 
-#: The texts of all functions that were written out, in the order in which they were asked for.
-texts: dict[str, CodeType] = {}
+#: What all functions call, beside what is theirs alone.
+_CALLED = {
+    "_absent": ABSENT,
+    "_twice": _twice,
+    "_missing": _missing,
+    "_explanation": explanation,
+    "_Answer": Answer,
+    "_SparseOperandError": SparseOperandError,
+    "_answer": answer,
+}
 
 
-def _code_of(text: str) -> CodeType:
-    """Code that defines ``_call`` as ``text`` does and returns it, with names looked up in its globals.
+#: The patterns of all functions that were written out, in the order in which they were asked for.
+patterns: dict[tuple[str, Form], FunctionType] = {}
+
+
+def _pattern(role: str, form: Form) -> FunctionType:
+    """A function that has the parameters and the code of a role and a form.
 
     It is in :mod:`.written_forms`, which ``python -m tools.stubs`` writes, or, for a definition that came later, compiled.
     """
-    code = texts.get(text)
-    if code is None:
-        maker = FORMS.get(key_of(text))
-        if maker is None:
-            namespace: dict[str, Any] = {}
-            file = f"{FILE_PREFIX}{len(texts)}>"
-            source = maker_text("maker", text)
-            # Without a time of change, linecache keeps what no file has.
-            linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-            exec(compile(source, file, "exec"), namespace)
-            maker = namespace["maker"]
-        code = texts[text] = maker.__code__
-    return code
+    key = role, form
+    pattern: Any = patterns.get(key) or FORMS.get(key)
+    if pattern is None:
+        file = f"<tensor call form {len(patterns)}>"
+        source = text_of(role, form).strip()
+        # Without a time of change, linecache keeps what no file has.
+        linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+        namespace: dict[str, Any] = {"ABSENT": ABSENT}
+        exec(compile(source, file, "exec"), namespace)
+        pattern = namespace["_call"]
+    result: FunctionType = pattern
+    patterns[key] = result
+    return result
 
 
-def maker_text(name: str, text: str) -> str:
-    """The source of a function ``name`` that returns the function ``_call`` which ``text`` defines."""
-    return f"def {name}():\n{indent(text.strip(), '    ')}\n    return _call\n"
-
-
-def key_of(text: str) -> str:
-    """What a text is found by."""
-    return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def written(text: str, name: str, namespace: dict[str, Any]) -> FunctionType:
-    """The function ``_call`` that ``text`` defines, under ``name``, with ``namespace`` as its globals."""
-    call: FunctionType = FunctionType(_code_of(text), namespace)()
+def written(
+    role: str, form: Form, function: FunctionType, name: str, namespace: dict[str, Any]
+) -> FunctionType:
+    """The function of a role for ``function``, which has the form, under ``name``, with ``namespace`` as its globals."""
+    pattern = _pattern(role, form)
+    code, own = pattern.__code__, form.defaults(function)
+    first, end = code.co_argcount - len(pattern.__defaults__ or ()), code.co_argcount
     # Tracebacks show the name of the code.
-    call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)
+    call = FunctionType(
+        code.replace(co_name=name, co_qualname=name),
+        namespace,
+        name,
+        tuple([own.get(each, ABSENT) for each in code.co_varnames[first:end]]),
+    )
+    if pattern.__kwdefaults__:
+        call.__kwdefaults__ = {each: own.get(each, ABSENT) for each in pattern.__kwdefaults__}
     return call
 
 
@@ -406,7 +395,18 @@ class Form(NamedTuple):
         """That of a function, or of the one that it wraps; many times quicker than ``inspect.signature``."""
         return _form_of(_wrapped(function))
 
-    @cache  # noqa: B019 - there are as many forms as lists of parameters
+    def defaults(self, function: FunctionType) -> dict[str, Any]:
+        """Defaults of a function of this form by the names of the parameters that have one."""
+        names = self.names[self.positional - self.optional_positional : self.positional]
+        return dict(zip(names, function.__defaults__ or (), strict=True)) | (function.__kwdefaults__ or {})
+
+    def has_aliases(self) -> bool:
+        """Whether NumPy has other names for some of the parameters."""
+        names = self.names
+        return not self.double_starred and any(
+            own in names and alias not in names for own, alias in _ALIASES.items()
+        )
+
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in the order in which a definition writes them."""
         first_optional, end = self.positional - self.optional_positional, self.positional + self.named
@@ -446,9 +446,7 @@ def _form_of(function: FunctionType) -> Form:
 def defaults(function: FunctionType) -> dict[str, Any]:
     """Defaults by the names of the parameters that have one."""
     function = _wrapped(function)
-    code, positions = code_of(function), function.__defaults__ or ()
-    names = code.co_varnames[code.co_argcount - len(positions) : code.co_argcount]
-    return dict(zip(names, positions, strict=True)) | (function.__kwdefaults__ or {})
+    return _form_of(function).defaults(function)
 
 
 def _wrapped(function: FunctionType) -> FunctionType:

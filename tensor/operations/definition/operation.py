@@ -109,6 +109,12 @@ class _Forms:
         self._rules = rules
         #: What other functions of families call.
         self.called = function if rules is None else autocasting(function, rules)
+        self._has_dim = "dim" in Form.of(function).names
+        self._takes_tensors = takes_tensors(function)
+        #: Whether a method takes another tensor without asking whether it is one, as pointwise ones do where they plan.
+        self._asks_late = (
+            rules is None and ".pointwise." not in function.__module__ and takes_tensors(function, 1)
+        )
         self._completed: dict[tuple[FunctionType, str], FunctionType] = {}
         self._in_place: FunctionType | None = None
 
@@ -124,17 +130,12 @@ class _Forms:
                 return self._in_place
             return self._public(self._in_place, *_COMPLETED[namespace], self._in_place.__name__)
         if namespace == METHODS:
-            if "dim" in Form.of(self._function).names or self._asks_late():
+            if self._has_dim or self._asks_late:
                 return self._public(self._function, "tensor.methods.tensor", True, name, "Tensor.")
             return self.called
-        if namespace in _COMPLETED and takes_tensors(self._function):
+        if namespace in _COMPLETED and self._takes_tensors:
             return self._public(self._function, *_COMPLETED[namespace], name)
         return self.called
-
-    def _asks_late(self) -> bool:
-        """Whether a method takes another tensor without asking whether it is one, as pointwise ones do where they plan."""
-        function = self._function
-        return self._rules is None and ".pointwise." not in function.__module__ and takes_tensors(function, 1)
 
     def _public(
         self, function: FunctionType, module: str, aliases: bool, name: str, owner: str = ""
