@@ -1,4 +1,4 @@
-"""Sums of rows on the CPU as a native loop: of float32 in double precision, whose sums NumPy makes pairwise in single."""
+"""Sums of rows on the CPU as a native loop, in double precision: NumPy makes those of float32 pairwise in single, and has none of halves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from nvrtc_kernels.dtypes import bfloat16, dtype, float16, float32
 
 from .code import assembled
 from .planning import worth
@@ -21,24 +23,39 @@ if TYPE_CHECKING:
 _COLUMNS = 1 << 14
 
 
+#: Dtypes that there are loops for.
+_DTYPES = {each.numpy: each for each in (float32, float16, bfloat16)}
+
+
 @functools.cache
-def row_sums_loop() -> Callable[..., None] | None:
-    """``loop(first, last, n, x, sums)``, whose sums are float64; ``None`` where there is none."""
+def row_sums_loop(of: dtype = float32) -> Callable[..., None] | None:
+    """``loop(first, last, n, x, sums)`` for ``x`` of a dtype, whose sums are float64; ``None`` where there is none."""
 
     def text() -> str:
         # Needed to compile only; the loop is on disk most of the time.
         from .row_writer import RowWriter
 
         w = RowWriter(False, ("x", "out"))
-        w.double_sum(w.row_of("x"), "%out")
+        if of is float32:
+            row = w.row_of("x")
+            w.double_sum(lambda i: w.load(row, i), "%out")
+        else:
+            half = w.emit("getelementptr inbounds i16, ptr %x, i64 %start")
+            w.double_sum(lambda i: w.load_half(half, i, bfloat=of is bfloat16), "%out")
         return w.text()
 
-    return assembled(("row sums",), text, [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])
+    return assembled(("row sums", of.name), text, [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])
 
 
 def row_sums(array: Array) -> Array | None:
-    """Sums of the rows of a contiguous ``(rows, n)`` array of float32, as float64; ``None`` if there is no loop for that."""
-    loop = row_sums_loop() if worth(array.size) else None
+    """Sums of the rows of a contiguous ``(rows, n)`` array, as float64; ``None`` if there is no loop for that.
+
+    Parameters
+    ----------
+    array
+        Of float32 or half precision.
+    """
+    loop = row_sums_loop(_DTYPES[array.dtype]) if worth(array.size) else None
     if loop is None:
         return None
     if len(array) > 1 or array.size < 2 * _COLUMNS:
@@ -46,7 +63,9 @@ def row_sums(array: Array) -> Array | None:
     count = array.size // _COLUMNS * _COLUMNS
     row = array.reshape(-1)
     parts = _sums(loop, row[:count].reshape(-1, _COLUMNS))
-    return np.array([parts.sum() + row[count:].sum(dtype=np.float64)])
+    if count < array.size:
+        parts = np.append(parts, _sums(loop, row[count:].reshape(1, -1)))
+    return np.array([parts.sum()])
 
 
 def _sums(loop: Callable[..., None], array: Array) -> Array:

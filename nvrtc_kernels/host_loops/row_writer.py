@@ -176,8 +176,18 @@ class RowWriter(Emitter):
             f"{name}.end:",
         ]
 
-    def double_sum(self, source: str, target: str) -> None:
-        """Write the sum of a row, which is added up in double precision, to the row's place in an array of doubles."""
-        (total,) = self.over_columns(lambda i: [self.converted(self.load(source, i), F64)], 1, dtype=F64)
+    def load_half(self, base: str, index: str, *, bfloat: bool) -> Value:
+        """An element of an array of bfloat16, or of float16, in single precision."""
+        ir_type = "i16" if bfloat else "half"
+        pointer = self.emit(f"getelementptr inbounds {ir_type}, ptr {base}, i64 {index}")
+        element = self.emit(f"load {ir_type}, ptr {pointer}, !llvm.access.group !0")
+        if not bfloat:
+            return Value(self.emit(f"fpext half {element} to float"), F32)
+        bits = self.emit(f"shl i32 {self.emit(f'zext i16 {element} to i32')}, 16")
+        return Value(self.emit(f"bitcast i32 {bits} to float"), F32)
+
+    def double_sum(self, load: Callable[[str], Value], target: str) -> None:
+        """Write the sum of what ``load`` gives for each column, added up in double precision, to the row's place in ``target``."""
+        (total,) = self.over_columns(lambda i: [self.converted(load(i), F64)], 1, dtype=F64)
         pointer = self.emit(f"getelementptr inbounds double, ptr {target}, i64 %r")
         self.lines.append(f"store double {total.text}, ptr {pointer}")

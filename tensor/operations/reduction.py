@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
-from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, dtype, from_numpy
+from nvrtc_kernels.dtypes import STORAGE_ONLY, Category, bfloat16, dtype, float16, float32, from_numpy
 from nvrtc_kernels.reducers import Reducer
 from nvrtc_kernels.reduction_groups import Task
 from tensor.core import layout as layouts
@@ -56,6 +56,8 @@ class Reduction:
         Numbers that are given at each call.
     stored : sequence of dtype
         Dtypes that it computes in of those whose elements are only stored; other ones raise NotImplementedError.
+    halves : bool
+        Whether the NumPy form takes arrays of half precision as they are, too, and converts them itself, block by block.
     """
 
     #: The dtype that is computed in decides, which need not be the input's.
@@ -71,6 +73,7 @@ class Reduction:
         categories: Sequence[Category] = tuple(Category),
         identity: bool = True,
         stored: Sequence[dtype] = (),
+        halves: bool = False,
     ) -> None:
         self.name = name
         self.kernel = kernel
@@ -79,6 +82,7 @@ class Reduction:
         self.categories = frozenset(categories)
         self.identity = identity
         self.stored = stored
+        self.halves = halves
         #: Whether the numbers of a call decide which kernel it is.
         self._chosen_by_numbers = not isinstance(kernel, Reducer)
 
@@ -231,6 +235,8 @@ class Reduction:
     ) -> Callable[..., tuple[Tensor, ...]]:
         compute_dtype = rules.computes_in(compute)
         converts = layout.dtype is not compute_dtype
+        if self.halves and compute_dtype is float32 and layout.dtype in (float16, bfloat16):
+            converts = False
         function = self.numpy
 
         def run(input: Tensor, *scalars: float) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,16 @@ def scratch(like: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     room, start = _unused(_blocks.rooms)
     result: NDArray[Any] = room[start : start + nbytes].view(dtype)
     return result if like.ndim == 1 else result.reshape(like.shape)
+
+
+def scratch_of(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """The same of any shape."""
+    nbytes = prod(shape) * np.dtype(dtype).itemsize
+    if not _FEW < nbytes <= BLOCK:
+        return np.empty(shape, dtype)
+    room, start = _unused(_blocks.rooms)
+    result: NDArray[Any] = room[start : start + nbytes].view(dtype).reshape(shape)
+    return result
 
 
 def _unused(rooms: list[tuple[NDArray[np.uint8], int]]) -> tuple[NDArray[np.uint8], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.host.memory import empty_array
+from tensor.core.host.scratch import scratch, scratch_of
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
 from tensor.operations import scratch as planned
@@ -115,15 +117,39 @@ class _Scan:
 
 
 def _sum(a: Array, dim: int) -> Array:
-    if a.dtype == np.float32:
-        if dim in (-1, a.ndim - 1) and a.flags.c_contiguous:
-            return _row_sums(a)
-        return np.cumsum(a, axis=dim, dtype=np.float64)
-    return np.cumsum(a, axis=dim, dtype=a.dtype)
+    single = a.dtype == np.float32
+    last = dim in (-1, a.ndim - 1)
+    if single and last and a.flags.c_contiguous:
+        return _row_sums(a)
+    if not last and a.flags.c_contiguous and a.size > _BLOCK:
+        # NumPy adds up one column after the other, and fetches whole lines of the cache for each.
+        if prod(a.shape[dim + 1 :]) >= _VECTOR:
+            return _sums_of_vectors(a, dim)
+        if single:
+            return np.moveaxis(_row_sums(np.ascontiguousarray(np.moveaxis(a, dim, -1))), -1, dim)
+    return np.cumsum(a, axis=dim, dtype=np.float64 if single else a.dtype)
+
+
+#: Elements that are worth a call of the loop that adds them to others.
+_VECTOR = 512
+
+
+def _sums_of_vectors(a: Array, dim: int) -> Array:
+    """Running sums in double precision, all of an index of ``dim`` at once."""
+    result = empty_array(a.shape, a.dtype)
+    n = a.shape[dim]
+    shape = -1, n, prod(a.shape[dim + 1 :])
+    for source, target in zip(a.reshape(shape), result.reshape(shape), strict=True):
+        total = source[0].astype(np.float64 if a.dtype == np.float32 else a.dtype)
+        target[0] = source[0]
+        for index in range(1, n):
+            total += source[index]
+            target[index] = total
+    return result
 
 
 #: Elements that are added up at a time, so that they stay in the cache, and the length of a run.
-_BLOCK, _RUN = 1 << 16, 16
+_BLOCK, _RUN = 1 << 15, 16
 #: Elements that NumPy adds up one after the other.
 _FEW = 256
 #: What the product of a run with gives its running sums.
@@ -142,7 +168,7 @@ def _row_sums(a: Array) -> Array:
     if a.size <= _FEW or n < _RUN:
         np.copyto(target, np.cumsum(source, axis=1, dtype=np.float64), casting="same_kind")
         return result
-    rows = max(_BLOCK // max(n, 1), 1)
+    rows = max(_BLOCK // (-(-n // _RUN) * _RUN), 1)
     for start in range(0, len(source), rows):
         block = slice(start, start + rows)
         before = np.zeros(len(source[block]))
@@ -159,11 +185,11 @@ def _add_up(values: Array, before: Array, out: Array) -> Array:
     once, where elements one after the other would each wait for the last.
     """
     rows, n = values.shape
-    runs = np.empty((rows, -(-n // _RUN), _RUN))
-    flat = runs.reshape(rows, -1)
+    count = -(-n // _RUN)
+    lines = scratch_of((rows * count, _RUN), np.float64)
+    runs, flat = lines.reshape(rows, count, _RUN), lines.reshape(rows, -1)
     flat[:, :n] = values
     flat[:, n:] = 0
-    lines = runs.reshape(-1, _RUN)
     ends = np.add.accumulate(np.matmul(lines, _ONES).reshape(rows, -1), axis=1)
     ends += before[:, None]
     if not np.isfinite(ends[:, -1]).all():
@@ -173,7 +199,7 @@ def _add_up(values: Array, before: Array, out: Array) -> Array:
         return ends[:, -1]
     runs[:, 1:, 0] += ends[:, :-1]
     runs[:, 0, 0] += before
-    out[...] = np.matmul(lines, _TRIANGLE).reshape(rows, -1)[:, :n]
+    out[...] = np.matmul(lines, _TRIANGLE, out=scratch(lines)).reshape(rows, -1)[:, :n]
     return ends[:, -1]
 
 

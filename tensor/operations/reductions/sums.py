@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.threads import share
 from nvrtc_kernels import dtypes, reducers
 from nvrtc_kernels.dtypes import Category, dtype
 from nvrtc_kernels.host_loops.row_sums import row_sums
@@ -16,7 +17,9 @@ from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.dtypes.default import get_default_dtype
+from tensor.core.host.scratch import scratch
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans.copies import host_conversion
 from tensor.operations.autocast import FLOAT32, FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
@@ -93,6 +96,8 @@ _VECTOR = 2048
 
 
 def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
+    if a.dtype in _CONVERSIONS:
+        return _sum_of_halves(a, axes)
     dtype = accumulate_type(a, axes)
     if dtype is None and a.dtype == np.float32 and axes == (*range(a.ndim - len(axes), a.ndim),):
         outer = a.shape[: a.ndim - len(axes)]
@@ -115,9 +120,71 @@ def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=dtype))
 
 
+#: Elements of half precision that are converted at a time, so that they stay in the cache.
+_BLOCK = 1 << 16
+#: What copies half precision to single, by the dtype of the array.
+_CONVERSIONS = {
+    each.numpy: host_conversion(each, dtypes.float32) for each in (dtypes.float16, dtypes.bfloat16)
+}
+
+
+def _sum_of_halves(a: Array, axes: tuple[int, ...]) -> Array:
+    """Sums of half precision, in single or double precision; of many elements those of blocks, and of these."""
+    leading, trailing = axes == (*range(len(axes)),), axes == (*range(a.ndim - len(axes), a.ndim),)
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(a.shape))
+    if a.flags.c_contiguous and a.size > _BLOCK:
+        if trailing:
+            return _sums_of_rows(a.reshape(product_of(shape), -1)).reshape(shape)
+        if leading:
+            rows = a.reshape(-1, product_of(shape))
+            sums = _of_blocks(rows, lambda block: sum_form(block, (0,)))
+            return np.sum(sums, axis=0, dtype=np.float64).reshape(shape)
+    array = np.empty(a.shape, np.float32)
+    _CONVERSIONS[a.dtype](array, a)
+    return sum_form(array, axes)
+
+
+def _sums_of_rows(rows: Array) -> Array:
+    n = rows.shape[1]
+    totals = row_sums(rows)
+    if totals is not None:
+        return totals.astype(np.float32)
+    if n <= _BLOCK:
+        return np.concatenate(_of_blocks(rows, lambda block: np.add.reduce(block, axis=1)))
+    whole = n // _VECTOR * _VECTOR
+    sums = [
+        # Vectors of many elements are added up as quickly as the processor can.
+        np.sum(_of_blocks(row[:whole].reshape(-1, _VECTOR), lambda block: np.add.reduce(block, axis=0).sum()))
+        + row[whole:].astype(np.float32).sum()
+        for row in rows
+    ]
+    return np.array(sums, np.float32)
+
+
+def _of_blocks(rows: Array, function: Callable[[Array], Array]) -> list[Array]:
+    """What a function makes of blocks of rows of half precision in single precision."""
+    convert, count = _CONVERSIONS[rows.dtype], min(-(-rows.size // _BLOCK), len(rows))
+    bounds = [len(rows) * number // count for number in range(count + 1)]
+    results: list[Any] = [None] * count
+
+    def work(number: int) -> None:
+        block = rows[bounds[number] : bounds[number + 1]]
+        single = scratch(block, np.float32)
+        with np.errstate(all="ignore"):
+            convert(single, block)
+            results[number] = function(single)
+
+    share(work, count)
+    return results
+
+
 def mean_form(a: Array, axes: tuple[int, ...]) -> Array:
     count = product_of(a.shape[axis] for axis in axes)
-    result: Array = sum_form(a, axes) / (a.dtype.type(count) if a.dtype.kind == "f" else count)
+    total = sum_form(a, axes)
+    single = a.dtype in _CONVERSIONS or a.dtype == np.float32
+    result: Array = total / (
+        np.float32(count) if single else a.dtype.type(count) if a.dtype.kind == "f" else count
+    )
     return result
 
 
@@ -139,16 +206,18 @@ def _nanmean(a: Array, axes: tuple[int, ...]) -> Array:
     return result
 
 
-SUM = Reduction("sum", reducers.SUM, sum_form, _total)
+SUM = Reduction("sum", reducers.SUM, sum_form, _total, halves=True)
 #: Sums of half precision that are not rounded to it.
-SUM_IN_SINGLE = Reduction("sum", reducers.SUM, sum_form, lambda _: (dtypes.float32, (dtypes.float32,)))
+SUM_IN_SINGLE = Reduction(
+    "sum", reducers.SUM, sum_form, lambda _: (dtypes.float32, (dtypes.float32,)), halves=True
+)
 PROD = Reduction(
     "prod",
     reducers.PROD,
     lambda a, axes: np.prod(a, axis=axes, keepdims=True, dtype=accumulate_type(a, axes)),
     _total,
 )
-MEAN = Reduction("mean", reducers.MEAN, mean_form, _floating_only("mean"))
+MEAN = Reduction("mean", reducers.MEAN, mean_form, _floating_only("mean"), halves=True)
 LOGSUMEXP = Reduction("logsumexp", reducers.LOGSUMEXP, _logsumexp, _same, categories=(Category.FLOATING,))
 NANSUM = Reduction("nansum", reducers.NANSUM, _nansum, _total, categories=REAL)
 NANMEAN = Reduction("nanmean", reducers.NANMEAN, _nanmean, _same, categories=(Category.FLOATING,))

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import tensor
 from nn import functional
+from nvrtc_kernels import host_loops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def native(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Native loops are in the mode that the test says, where there are any."""
+    former = host_loops.mode()
+    host_loops.set_mode(request.param)
+    yield
+    host_loops.set_mode(former)
+
 
 SHAPES = [
     (1,),
@@ -31,6 +45,80 @@ def test_running_sums(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     expected = np.cumsum(x, axis=-1, dtype=np.float64)
     np.testing.assert_allclose(tensor.tensor(x).cumsum(-1).numpy(), expected, rtol=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "i4", "c8", "f2"])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [
+        ((70, 700), 0),
+        ((3, 40, 513), 1),
+        ((40_000, 3), 0),
+        ((2, 20_000, 2), 1),
+        ((1, 70_000), 0),
+        ((70_000, 0), 0),
+    ],
+    ids=str,
+)
+def test_running_sums_along_other_dimensions(shape: tuple[int, ...], dim: int, kind: str) -> None:
+    """All of an index at once, or moved; in double precision where they are of single."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 9, shape).astype(kind) if kind != "f4" else rng.standard_normal(shape).astype(kind)
+    expected = np.cumsum(x, axis=dim, dtype=np.complex128 if kind == "c8" else np.float64)
+    result = tensor.tensor(x).cumsum(dim).numpy()
+    assert result.flags.c_contiguous
+    np.testing.assert_allclose(result, expected.astype(result.dtype), rtol=1e-7, atol=1e-6)
+    if kind == "f4" and x.size:
+        x.reshape(-1)[x.size // 2] = np.inf
+        x.reshape(-1)[-1] = -np.inf
+        with np.errstate(invalid="ignore"):
+            expected = np.cumsum(x, axis=dim, dtype=np.float64)
+        result = tensor.tensor(x).cumsum(dim).numpy()
+        np.testing.assert_array_equal(np.isfinite(result), np.isfinite(expected))
+        np.testing.assert_array_equal(result[~np.isfinite(expected)], expected[~np.isfinite(expected)])
+
+
+@pytest.mark.parametrize("dtype", [tensor.float16, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize("native", ["off", "on"], indirect=True)
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [
+        ((70_000,), None),
+        ((65_536,), 0),
+        ((1, 140_001), 1),
+        ((3, 70_001), 1),
+        ((300, 517), 1),
+        ((300, 517), 0),
+        ((5, 130, 517), (0, 1)),
+        ((5, 130, 517), 1),
+        ((5, 130, 517), (1, 2)),
+        ((40_000, 3), 0),
+        ((40_000, 3), 1),
+        ((100_000, 0), 1),
+    ],
+    ids=str,
+)
+def test_sums_of_half_precision(shape: tuple[int, ...], dim: Any, dtype: Any, native: None) -> None:
+    """Added up in more precision block by block, and rounded once; what is not finite stays so."""
+    x = tensor.tensor(np.random.default_rng(0).uniform(-0.5, 1, shape)).to(dtype)
+    axes = tuple(range(len(shape))) if dim is None else dim
+    exact = x.double().numpy()
+    expected, sizes = exact.sum(axes, keepdims=True), np.abs(exact).sum(axes, keepdims=True)
+    count = exact.size // max(expected.size, 1)
+    bound = tensor.finfo(dtype).eps / 2 * np.abs(expected) + 1e-6 * sizes
+    finite = np.abs(expected) < tensor.finfo(dtype).max
+    for result, factor in ((x.sum(dim, keepdim=True), 1.0), (x.mean(dim, keepdim=True), 1 / max(count, 1))):
+        assert result.dtype is dtype
+        assert tuple(result.shape) == expected.shape
+        if count:
+            off = np.abs(result.double().numpy() - expected * factor)
+            assert (off <= bound * factor)[finite | (factor < 1)].all()
+    if x.numel():
+        x.view(-1)[-1], x.view(-1)[0] = np.inf, -np.inf
+        with np.errstate(invalid="ignore"):
+            expected = x.double().numpy().sum(axes, keepdims=True)
+        odd = ~np.isfinite(expected)
+        np.testing.assert_array_equal(x.sum(dim, keepdim=True).double().numpy()[odd], expected[odd])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
