@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import heapq
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
-from .products import MULTIPLY, WAIT, ProductState
+from .products import MULTIPLY, WAIT, ProductRegisters, ProductState
 from .program import (
     Address,
     Group,
@@ -381,34 +382,36 @@ def _liveness(blocks: list[Block], results: set[str], registers: list[str]) -> N
         block.live_out = named(leaving[block.index])
 
 
-def product_results(blocks: list[Block]) -> set[str]:
-    """Registers that asynchronous products write."""
-    return {
-        name
-        for block in blocks
-        for each in block.instructions
-        if each.operands and each.opcode.startswith(MULTIPLY)
-        for name in operand_registers(each.operands[0])
-    }
-
-
 def _products(blocks: list[Block]) -> None:
     """What asynchronous products may be about at the beginning of each block."""
-    results = product_results(blocks)
-    if not results:
+    registers = ProductRegisters.of([each for block in blocks for each in block.instructions])
+    if registers is None:
         return
-    blocks[0].products = ProductState()
-    pending = [blocks[0]]
+    steps = [_concerned(block, registers.concerned) for block in blocks]
+    blocks[0].products = ProductState(registers)
+    pending = [0]
     while pending:
-        block = pending.pop()
-        assert block.products is not None
-        state = block.products.copy()
-        for each in [*block.instructions, *([block.last] if block.last else [])]:
-            state.step(each, read(each), written(each), results)
-        for target in block.targets:
+        index = heapq.heappop(pending)
+        before = blocks[index].products
+        assert before is not None
+        state = before.copy()
+        for instruction, reads, writes in steps[index]:
+            state.step(instruction, reads, writes)
+        for target in blocks[index].targets:
             following = blocks[target]
             if following.products is None:
                 following.products = state.copy()
-                pending.append(following)
-            elif following.products.merge(state):
-                pending.append(following)
+            elif not following.products.merge(state):
+                continue
+            if target not in pending:
+                heapq.heappush(pending, target)
+
+
+def _concerned(block: Block, concerned: frozenset[str]) -> list[tuple[Instruction, set[str], set[str]]]:
+    """Instructions of a block that are products, or touch registers ``concerned``, which they read and which they write."""
+    result = []
+    for each in [*block.instructions, *([block.last] if block.last else [])]:
+        reads, writes = read(each) & concerned, written(each) & concerned
+        if reads or writes or each.base == "wgmma":
+            result.append((each, reads, writes))
+    return result

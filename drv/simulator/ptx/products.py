@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .program import Immediate, Register, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .program import Function, Instruction, Operand
 
@@ -30,19 +30,10 @@ def with_results(function: Function) -> None:
     )
     if not names:
         return
-    moves = [
-        (each.operands[0].name, each.operands[1].name)
-        for each in function.instructions
-        if each.base == "mov"
-        and len(each.operands) == 2
-        and isinstance(each.operands[0], Register)
-        and isinstance(each.operands[1], Register)
-    ]
-    before = 0
-    while len(names) != before:
-        before = len(names)
-        names |= dict.fromkeys(target for target, source in moves if source in names)
-    results = Vector(tuple(Register(name) for name in names))
+    copies: dict[str, list[str]] = {}
+    for target, source in _moves(function.instructions):
+        copies.setdefault(source, []).append(target)
+    results = Vector(tuple(Register(name) for name in _reached(names, copies)))
     for each in function.instructions:
         if each.operands and each.opcode.startswith(WAIT) and not isinstance(each.operands[0], Vector):
             each.operands = (results, *each.operands)
@@ -51,6 +42,58 @@ def with_results(function: Function) -> None:
 def _names(operand: Operand) -> Iterable[str]:
     items = operand.items if isinstance(operand, Vector) else (operand,)
     return [item.name for item in items if isinstance(item, Register)]
+
+
+def _moves(instructions: Iterable[Instruction]) -> Iterator[tuple[str, str]]:
+    """Target and source of each copy from register to register."""
+    for each in instructions:
+        if each.base == "mov" and len(each.operands) == 2:
+            target, source = each.operands
+            if isinstance(target, Register) and isinstance(source, Register):
+                yield target.name, source.name
+
+
+def _reached(names: Iterable[str], following: Mapping[str, Iterable[str]]) -> dict[str, None]:
+    """``names``, those that follow them, and so on; in order."""
+    result = dict.fromkeys(names)
+    pending = list(result)
+    for name in pending:
+        for each in following.get(name, ()):
+            if each not in result:
+                result[each] = None
+                pending.append(each)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class ProductRegisters:
+    """Registers that the asynchronous products of a function have to do with; all others are none of their business."""
+
+    #: That products write.
+    results: frozenset[str]
+    #: That products write or read, and what is copied to these: a fence must come between what writes them and the product.
+    fenced: frozenset[str]
+    #: These, and copies of results.
+    concerned: frozenset[str]
+
+    @classmethod
+    def of(cls, instructions: Sequence[Instruction]) -> ProductRegisters | None:
+        """Those of a function's instructions; ``None`` where none is a product."""
+        results: set[str] = set()
+        operands: set[str] = set()
+        for each in instructions:
+            if each.operands and each.opcode.startswith(MULTIPLY):
+                results.update(_names(each.operands[0]))
+                operands.update(name for vector in each.operands[1:2] for name in _names(vector))
+        if not results:
+            return None
+        copies: dict[str, list[str]] = {}
+        origins: dict[str, list[str]] = {}
+        for target, source in _moves(instructions):
+            copies.setdefault(source, []).append(target)
+            origins.setdefault(target, []).append(source)
+        fenced = frozenset(_reached(results | operands, origins))
+        return cls(frozenset(results), fenced, fenced | frozenset(_reached(results, copies)))
 
 
 @dataclass(slots=True)
@@ -73,6 +116,7 @@ class Hazards:
 class ProductState:
     """What may be so at a point of a function."""
 
+    registers: ProductRegisters
     #: Registers that products are going to write, and copies of these.
     written: set[str] = field(default_factory=set)
     #: Registers that products are going to read.
@@ -83,33 +127,38 @@ class ProductState:
 
     def copy(self) -> ProductState:
         """The same, to be changed."""
-        return ProductState(set(self.written), set(self.reading), dict(self.unfenced), self.fenced)
+        return ProductState(
+            self.registers, set(self.written), set(self.reading), dict(self.unfenced), self.fenced
+        )
 
     def merge(self, other: ProductState) -> bool:
         """What is so here or there; whether that is more than before."""
         before = len(self.written), len(self.reading), len(self.unfenced), self.fenced
         self.written |= other.written
         self.reading |= other.reading
-        self.unfenced |= {name: each for name, each in other.unfenced.items() if name not in self.unfenced}
+        if not other.unfenced.keys() <= self.unfenced.keys():
+            self.unfenced = other.unfenced | self.unfenced
         self.fenced &= other.fenced
         return before != (len(self.written), len(self.reading), len(self.unfenced), self.fenced)
 
-    def step(self, instruction: Instruction, reads: set[str], writes: set[str], results: set[str]) -> Hazards:
-        """Go past an instruction, with the registers that it reads and writes. ``results`` are those of all products."""
+    def step(self, instruction: Instruction, reads: set[str], writes: set[str]) -> Hazards:
+        """Go past an instruction, with the registers that it reads and writes."""
         hazards = Hazards()
+        results = self.registers.results
         opcode = instruction.opcode
         if opcode.startswith("wgmma."):
             self._step_product(instruction, hazards)
             return hazards
         operands = instruction.operands
         if instruction.base == "mov" and len(operands) == 2 and isinstance(operands[0], Register):
-            self._step_move(operands[0].name, operands[1], hazards, results)
+            if operands[0].name in self.registers.concerned:
+                self._step_move(operands[0].name, operands[1], hazards, results)
             return hazards
         hazards.early = sorted((reads & self.written) | (writes & self.written & results))
         hazards.overwritten = sorted(writes & self.reading)
         hazards.replaced = sorted((writes & self.written) - results)
         self.written -= writes
-        self.unfenced.update(dict.fromkeys(writes, instruction))
+        self.unfenced.update(dict.fromkeys(writes & self.registers.fenced, instruction))
         return hazards
 
     def _step_product(self, instruction: Instruction, hazards: Hazards) -> None:
@@ -134,7 +183,7 @@ class ProductState:
             self.written.clear()
             self.reading.clear()
 
-    def _step_move(self, target: str, source: Operand, hazards: Hazards, results: set[str]) -> None:
+    def _step_move(self, target: str, source: Operand, hazards: Hazards, results: frozenset[str]) -> None:
         name = source.name if isinstance(source, Register) else ""
         if target in self.reading:
             hazards.overwritten = [target]
@@ -148,7 +197,7 @@ class ProductState:
                     hazards.replaced = [target]
             self.written.discard(target)
         # A constant may be put there by the compiler at any time.
-        writer = self.unfenced.get(name)
+        writer = self.unfenced.get(name) if target in self.registers.fenced else None
         if writer is None:
             self.unfenced.pop(target, None)
         else:

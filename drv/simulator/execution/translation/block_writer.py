@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drv.simulator.arithmetic import DTYPES, UnknownInstruction
-from drv.simulator.ptx.control_flow import operand_registers, product_results
+from drv.simulator.ptx.control_flow import operand_registers
 from drv.simulator.ptx.program import Address, Immediate, Negated, Register, Symbol, Vector
 
 from .code import Names, Site
@@ -40,9 +40,8 @@ class BlockWriter:
         self.lines: list[str] = []
         #: Whether what was done before the phase is complete that the block waits for at its end is seen after it.
         self.acquires = False
-        #: What asynchronous products are about where the next instruction stands, and the registers that they write.
+        #: What asynchronous products are about where the next instruction stands.
         self.products = None if block.products is None else block.products.copy()
-        self.product_results = product_results(plan.blocks) if self.products is not None else set()
         #: How many lines stand before each instruction's.
         self.first_lines: list[tuple[int, Instruction]] = []
         self.inputs: dict[str, str] = {}

@@ -118,8 +118,11 @@ class WarpgroupInstructions(BlockWriter):
         state = self.products
         if state is None:
             return
-        reads, writes = read(instruction), written(instruction)
-        hazards = state.step(instruction, reads, writes, self.product_results)
+        concerned = state.registers.concerned
+        reads, writes = read(instruction) & concerned, written(instruction) & concerned
+        if not reads and not writes and instruction.base != "wgmma":
+            return
+        hazards = state.step(instruction, reads, writes)
         function = self.plan.function.name
         if instruction.opcode.startswith(MULTIPLY) and (hazards.unfenced or hazards.never_fenced):
             writer = "None" if hazards.unfenced is None else self.site(hazards.unfenced)
