@@ -124,7 +124,7 @@ def _atomic(
     source_type, source_code = source_of(values)
     name = f"{operation}_{reducer}_of_{element_dtype.name}"
     source = (
-        f"{includes('accumulate.cuh', element_dtype, *([] if values is None else [values[1]]))}"
+        f"{includes('accumulate.cuh')}"
         f"{bounds(operation, selection)}{geometry.declarations}\n"
         f'extern "C" __global__ void {name}(Walk walk, Lookup lookup, Walk::Number count, {element_dtype.cuda}* target, '
         f"const {source_type}* values{parameters}) {{\n{index}"

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .dtypes import bool_, float32, float64
+from .dtypes import float32, float64
 from .layouts import collapse
 from .plans import NOTHING, includes, launcher
 
@@ -153,26 +153,21 @@ class Extras:
 
     Attributes
     ----------
-    dtypes : list of dtype
-        Of the operands' elements, and of the mask's where it has numbers.
     parameters, arguments : list of str
         What the kernel declares, and what it passes on.
     codes : list of int
         Bytes of the parameters.
     """
 
-    dtypes: list[dtype]
     parameters: list[str]
     arguments: list[str]
     codes: list[int]
 
     @classmethod
-    def of(cls, dtype: dtype, mask: MaskRows | None, *, dropping: bool) -> Extras:
+    def of(cls, mask: MaskRows | None, *, dropping: bool) -> Extras:
         """Those of a kernel with a mask, or None, and with or without dropout."""
-        result = cls([dtype], [], ["NoMask()", "NoDropout()"], [])
+        result = cls([], ["NoMask()", "NoDropout()"], [])
         if mask is not None:
-            if mask.element_dtype is not bool_:
-                result.dtypes.append(mask.element_dtype)
             result.parameters.append(f"Mask<{len(mask.sizes)}, {mask.element_dtype.cuda}> mask")
             result.arguments[0] = "mask"
             result.codes.append(len(mask.packed(0)))
@@ -287,7 +282,7 @@ def plan_row_products(device: Device, dtype: dtype, rows: int, width: int) -> Ca
     along = 8 if width <= 32 else 32
     compute_type = compute_dtype(dtype).cuda
     source = (
-        f"{includes('attention.cuh', dtype)}"
+        f"{includes('attention.cuh')}"
         f'extern "C" __global__ void attention_row_products(long long rows, long long width, const {dtype.cuda}* a, '
         f"const {dtype.cuda}* b, {compute_type}* sums) {{\n"
         f"    attention_row_products<{compute_type}, {_THREADS}, {along}>(rows, width, a, b, sums);\n}}\n"
@@ -306,11 +301,11 @@ def _launcher(
     function: str, passed: str, codes: str,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes block, scale, and, where there are, mask and dropout, before its own parameters."""
-    extras = Extras.of(dtype, mask, dropping=dropping)
+    extras = Extras.of(mask, dropping=dropping)
     head = ", ".join(["AttentionBlock block", "double scale", *extras.parameters])
     call_arguments = ", ".join(["block", f"({compute_dtype(dtype).cuda})scale", *extras.arguments])
     source = (
-        f"{includes('attention.cuh', *extras.dtypes)}"
+        f"{includes('attention.cuh')}"
         f'extern "C" __global__ void __launch_bounds__({threads}) {name}({head}, {parameters}) {{\n'
         f"    {function}({call_arguments}, {passed});\n}}\n"
     )

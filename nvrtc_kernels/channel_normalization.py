@@ -57,11 +57,10 @@ def plan(
         f"double eps, const {input_dtype.cuda}* in, const {moments.cuda}* mean, const {moments.cuda}* variance, "
         f"const {weight_type}* weight, const {weight_type}* bias, {input_dtype.cuda}* out"
     )
-    dtypes = input_dtype, moments, weight or input_dtype
     head = statistics_type(input_dtype).cuda
     passed = "eps, in, mean, variance, weight, bias, out"
     return _planned(
-        device, sizes, "apply_channels", "batch_normalization", head, parameters, passed, dtypes, "dPPPPPP", input_dtype.itemsize,
+        device, sizes, "apply_channels", "batch_normalization", head, parameters, passed, "dPPPPPP", input_dtype.itemsize,
         numbers=1, packed=(0, 5),
     )  # fmt: skip
 
@@ -91,12 +90,11 @@ def plan_backward(
         f"const {moments.cuda}* variance, const {(weight or input_dtype).cuda}* weight, const {compute_type}* total, "
         f"const {compute_type}* along, {input_dtype.cuda}* out"
     )
-    dtypes = grad, input_dtype, moments, weight or input_dtype
     head = f"{'true' if training else 'false'}, {compute_type}"
     name = "batch_normalization_backward" if training else "batch_normalization_of_running_backward"
     passed = "eps, share, grad, in, mean, variance, weight, total, along, out"
     return _planned(
-        device, sizes, "apply_channels_backward", name, head, parameters, passed, dtypes, "ddPPPPPPPP",
+        device, sizes, "apply_channels_backward", name, head, parameters, passed, "ddPPPPPPPP",
         max(grad.itemsize, input_dtype.itemsize), numbers=2, packed=(0, 1, 7),
     )  # fmt: skip
 
@@ -109,7 +107,6 @@ def _planned(
     head: str,
     parameters: str,
     passed: str,
-    dtypes: Sequence[dtype],
     codes: str,
     itemsize: int,
     *,
@@ -123,7 +120,7 @@ def _planned(
     def kernel(width: int) -> tuple[Callable[..., None], int]:
         kernel_name = f"{name}_{sizes.layout_class(width).lower()}_{width}"
         source = (
-            f"{includes('channel_normalization.cuh', *dtypes)}"
+            f"{includes('channel_normalization.cuh')}"
             f'extern "C" __global__ void {kernel_name}({index} packs, {index} channels, {index} inner, {parameters}) {{\n'
             f"    {function}<{head}, {sizes.layout_class(width)}, {width}>(packs, channels, inner, {passed});\n}}\n"
         )

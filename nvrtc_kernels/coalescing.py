@@ -40,7 +40,7 @@ def plan(device: Device, dtype: dtype, sources: int = 1) -> Callable[..., None]:
     chunk = _THREADS * _PACKS * width
     tables = Tables(sources + 1, chunk)
     name = "copy_tensors" if sources == 1 else "sum_tensors"
-    header = includes("coalescing.cuh") if sources == 1 else includes("coalescing.cuh", dtype)
+    header = includes("coalescing.cuh")
     launch = launcher(
         device,
         "coalescing.cu",
@@ -68,7 +68,7 @@ def plan_casts(device: Device, target: dtype, source: dtype) -> Callable[..., No
     launch = launcher(
         device,
         "coalescing.cu",
-        f'{includes("coalescing.cuh", target, source)}extern "C" __global__ void cast_tensors({tables.parameters}) {{\n'
+        f'{includes("coalescing.cuh")}extern "C" __global__ void cast_tensors({tables.parameters}) {{\n'
         f"    cast_tensors<{target.cuda}, {source.cuda}, {chunk}, {width}>(table, tensors);\n}}\n",
         "cast_tensors",
         tables.codes,

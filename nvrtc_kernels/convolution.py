@@ -205,7 +205,7 @@ def plan_fold(
     """
     name = f"fold_{dtype.name}"
     source = (
-        f'{includes("unfold.cuh", dtype)}extern "C" __global__ void {name}(Windows w, long long channels, '
+        f'{includes("unfold.cuh")}extern "C" __global__ void {name}(Windows w, long long channels, '
         f"long long items, long long row_step, long long item_step, {dtype.cuda}* image, const {dtype.cuda}* columns) {{\n"
         f"    fold<{sum_type(dtype)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
     )
@@ -235,7 +235,7 @@ def plan_depthwise(
     counted = channels if part == "input" else filters
     threads = f", {THREADS}" if part == "weight" else ""
     source = (
-        f'{includes("unfold.cuh", dtype)}extern "C" __global__ void {name}(Windows w, long long counted, '
+        f'{includes("unfold.cuh")}extern "C" __global__ void {name}(Windows w, long long counted, '
         f"int multiplier, long long items, {dtype.cuda}* out, const {dtype.cuda}* first, const {dtype.cuda}* second) {{\n"
         f"    depthwise_{part}<{sum_type(dtype)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
     )

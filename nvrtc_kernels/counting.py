@@ -164,7 +164,7 @@ def _geometry(shape: Sequence[int], *strides: Sequence[int]) -> tuple[bytes, str
 
 def _source(dtype: dtype, output: str) -> str:
     return (
-        f"{includes('counting.cuh', dtype)}"
+        f"{includes('counting.cuh')}"
         f'extern "C" __global__ void clear_all_bins(long long bins, {output}* out) {{\n'
         "    clear_bins(bins, out);\n}\n"
     )

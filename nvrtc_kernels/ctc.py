@@ -75,7 +75,7 @@ def plan(device: Device, sizes: Sizes, dtype: dtype) -> Callable[..., None]:
     )
     passed = "log_probs, targets, start, lengths, target_lengths, alpha, loss"
     source = (
-        f"{includes('ctc.cuh', dtype)}"
+        f"{includes('ctc.cuh')}"
         f'extern "C" __global__ void ctc_loss({_HEAD}, {parameters}) {{\n'
         f"    ctc_forward<{dtype.cuda}>({_PROBLEM}, {passed});\n}}\n"
     )
@@ -105,7 +105,7 @@ def plan_backward(device: Device, sizes: Sizes, dtype: dtype, *, zero_infinity: 
     passed = "log_probs, targets, start, lengths, target_lengths, alpha, loss, grad, chain, beta, out"
     name = "ctc_loss_backward_without_infinities" if zero_infinity else "ctc_loss_backward"
     source = (
-        f"{includes('ctc.cuh', dtype)}"
+        f"{includes('ctc.cuh')}"
         f'extern "C" __global__ void {name}({_HEAD}, {parameters}) {{\n'
         f"    ctc_backward<{dtype.cuda}>({_PROBLEM}, {'true' if zero_infinity else 'false'}, {passed});\n}}\n"
     )

@@ -127,7 +127,7 @@ def _forward(
     t, name = dtype.cuda, f"depthwise_{part}_{dtype.name}"
     turned = "true" if part == "input" else "false"
     source = (
-        f'{includes("depthwise.cuh", dtype)}extern "C" __global__ void {name}(Planes p, {t}* out, const {t}* image, '
+        f'{includes("depthwise.cuh")}extern "C" __global__ void {name}(Planes p, {t}* out, const {t}* image, '
         f"const {t}* weight, const {t}* bias, int bias_step) {{\n"
         f"    depthwise_strips<Strip<{strip}>, {turned}, {sum_type(dtype)}>(p, image, weight, bias, bias_step, out);\n}}\n"
     )
@@ -146,7 +146,7 @@ def _weight(
     t, total, name = dtype.cuda, sum_type(dtype), f"depthwise_{part}_{dtype.name}"
     sums = f"depthwise_sums_{dtype.name}"
     source = (
-        f'{includes("depthwise.cuh", dtype)}extern "C" __global__ void {name}(Planes p, unsigned int per_block, {total}* parts, '
+        f'{includes("depthwise.cuh")}extern "C" __global__ void {name}(Planes p, unsigned int per_block, {total}* parts, '
         f"const {t}* image, const {t}* grad) {{\n"
         f"    depthwise_weight_strips<Strip<{strip}>, {_THREADS}, {total}>(p, per_block, image, grad, parts);\n}}\n"
         f'extern "C" __global__ void {sums}(int count, int blocks, {t}* weight, const {total}* parts) {{\n'

@@ -43,7 +43,7 @@ def plan(device: Device, count: int, inner: int, dtype: dtype) -> Callable[..., 
     name = "dropout" if each else "dropout_of_features"
     more, function = ("bool wide_access", "elements") if each else ("Count inner", "features")
     source = (
-        f"{includes('dropout.cuh', dtype)}"
+        f"{includes('dropout.cuh')}"
         f'extern "C" __global__ void {name}({head}, {more}, {operands}) {{\n'
         f"    dropout_{function}<{compute_type}>({functor}, count, {more.split()[1]}, in, out);\n}}\n"
     )
@@ -79,7 +79,7 @@ def plan_on_host(count: int, inner: int, dtype: dtype) -> Callable[..., None] | 
         return None
     compute_type = "double" if dtype is float64 else "float"
     lanes = range(_WORDS)
-    text = f"""{includes("dropout.cuh", dtype)}
+    text = f"""{includes("dropout.cuh")}
 struct Numbers {{
     {dtype.cuda} item[{_WORDS}];
 }};

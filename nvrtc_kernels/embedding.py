@@ -63,7 +63,7 @@ def plan(
         "(sizes, table, index, starts, factors, out, chosen)"
     )
     source = (
-        f"{includes('embedding_bag.cuh', dtype)}"
+        f"{includes('embedding_bag.cuh')}"
         f'extern "C" __global__ void {name}(long long bags, long long columns, long long rows, long long skipped, '
         f"long long count, {pointers}, {dtype.cuda}* out, long long* chosen) {{\n"
         f"    const Bags sizes{{bags, columns, rows, skipped, count}};\n    {call};\n}}\n"
@@ -109,7 +109,7 @@ def gradient(
     most = 1 << max(lookups - 1, 31).bit_length()
     pointers = f"const {index.cuda}* indices, const {table.cuda}* grads, {table.cuda}* out"
     source = (
-        f"{includes('embedding_gradient.cuh', table)}"
+        f"{includes('embedding_gradient.cuh')}"
         'extern "C" __global__ void embedding_gradient('
         f"long long columns, int lookups, long long skipped, {pointers}) {{\n"
         f"    gradient_of_row<{compute_type}, {most}>(columns, lookups, skipped, indices, grads, out);\n}}\n"
@@ -143,7 +143,7 @@ def filed_gradient(
     compute_type = "double" if table is float64 else "float"
     width = 16 // table.itemsize
     source = (
-        f"{includes('embedding_gradient.cuh', table)}"
+        f"{includes('embedding_gradient.cuh')}"
         f'extern "C" __global__ void file_embeddings(long long rows, int lookups, long long skipped, '
         f"const {index.cuda}* indices, int* counts, int* slots) {{\n"
         "    file_lookups(rows, lookups, skipped, indices, counts, slots);\n}\n"

@@ -495,7 +495,7 @@ def _launcher(
 
     ``first`` is what the function is given behind the operands.
     """
-    extras = Extras.of(dtype, mask, dropping=dropping)
+    extras = Extras.of(mask, dropping=dropping)
     sequences, codes = [], []
     if sizes.heads:
         sequences.append("PackedSequences sequences")
@@ -504,7 +504,7 @@ def _launcher(
     lengths = "sequences" if sequences else "EqualLengths()"
     call_arguments = ", ".join(["operands", f"{first}scale", lengths, *extras.arguments])
     source = (
-        f"{includes(header, *extras.dtypes)}{_WARPGROUPS_HEADER if warpgroups else ''}"
+        f"{includes(header)}{_WARPGROUPS_HEADER if warpgroups else ''}"
         f'extern "C" __global__ void __launch_bounds__({_threads(warpgroups)}) {name}({head}, {parameters}) {{\n'
         f"    {function}({call_arguments}, {passed});\n}}\n"
     )

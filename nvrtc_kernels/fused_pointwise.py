@@ -244,11 +244,11 @@ def source(chain: Chain, types: Sequence[dtype], name: str, call: str, work: Wor
         *(f"{ctype} {scalar}" for scalar, ctype in scalars),
     ]
     headers = [
-        "half_elements.cuh"
-        if "__half" in (*outputs, *inputs) or "__nv_bfloat16" in (*outputs, *inputs)
-        else "elements.cuh"
+        "elements.cuh",
+        "fused_pointwise.cuh",
+        *(["indexing.cuh"] if chain.lookups else []),
+        *chain.include,
     ]
-    headers += ["fused_pointwise.cuh", *(["indexing.cuh"] if chain.lookups else []), *chain.include]
     values = ", ".join(["Number number", *(f"{ctype} input{k}" for k, ctype in enumerate(inputs))])
     passed = ", ".join(f"input{k}" for k in range(len(inputs)))
     written = [

@@ -147,10 +147,9 @@ def source(
     # The numbers of a draw come first.
     scalars = sorted(after.scalars, key=lambda each: each[0] not in DRAW)
     parameters = [*pointers, *(f"{CTYPES[code]} {each}" for each, code in scalars)]
-    dtypes = [kernel.dtype, *(each for _, each in after.results), *(each.dtype for each in after.inputs)]
     members = ", ".join([*outs, *ins, *(each for each, _ in after.scalars), "0"])
     text = (
-        f"{includes('fused_products.cuh', *dtypes)}"
+        f"{includes('fused_products.cuh')}"
         + "".join(f'#include "{header}"\n' for header in dict.fromkeys(after.include))
         + structure("after", after, kernel.dtype)
         + f'\nextern "C" __global__ void __launch_bounds__({_THREADS}, {_RESIDENT}) {name}(int rows, int n, int depth, '

@@ -302,14 +302,11 @@ def source(
             objects.append(
                 f"    const {prefix.capitalize()}<{'true' if aligned else 'false'}> {prefix}{{{', '.join([*members, '0'])}}};\n"
             )
-    dtypes = [each.dtype for each in (*kernel.reads, *kernel.writes)]
-    dtypes += [each.dtype for chain in (before, after) if chain for each in chain.inputs]
-    dtypes += [each for chain in (before, after) if chain for _, each in chain.results]
     headers = dict.fromkeys(["fused_rows.cuh", *(h for c in (before, after) if c for h in c.include)])
     passed = ", ".join(["rows", "n", *(stands_for.get(each, each) for each in kernel.passed)])
     draws = any(chain is not None and chain.draws for chain in (before, after))
     text = (
-        f"{includes(kernel.header, *dtypes)}"
+        f"{includes(kernel.header)}"
         + "".join(f'#include "{header}"\n' for header in headers)
         + "".join(structures)
         + f'\nextern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(parameters)}) {{\n'

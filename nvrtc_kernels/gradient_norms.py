@@ -46,7 +46,7 @@ def plan(device: Device, dtype: dtype) -> Callable[..., None]:
     itemsize = 8 if compute_type == "double" else 4
     chunk, width = _chunk(dtype), 16 // dtype.itemsize
     tables = Tables(1, chunk)
-    header = includes("gradient_norms.cuh", dtype)
+    header = includes("gradient_norms.cuh")
     squares = launcher(
         device,
         "gradient_norms.cu",

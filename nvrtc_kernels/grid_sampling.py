@@ -142,7 +142,7 @@ def _kernel(
     name = f"{function}_{sampling.label}_{dtype.name}"
     passed = ", ".join(each.split()[-1] for each in parameters)
     source = (
-        f"{includes('grid_sampling.cuh', dtype)}typedef {sum_type(dtype)} Sum;\n\n"
+        f"{includes('grid_sampling.cuh')}typedef {sum_type(dtype)} Sum;\n\n"
         f'extern "C" __global__ void {name}(Sampling s, long long items, int groups, {", ".join(parameters)}) {{\n'
         f"    {function}<{sampling.template}{template}, Sum>(s, items, groups, {passed});\n}}\n"
     )

@@ -243,7 +243,7 @@ def _rearranged(
         "sum_weight_parts": (f"{t}* weight, const float* parts, int count", "order, count, parts, weight"),
     }[function]
     source = (
-        f'{includes("implicit_convolution.cuh", dtype)}extern "C" __global__ void {name}(WeightOrder order, {parameters}) {{\n'
+        f'{includes("implicit_convolution.cuh")}extern "C" __global__ void {name}(WeightOrder order, {parameters}) {{\n'
         f"    {function}({arguments});\n}}\n"
     )
     codes = (len(order), "P", "P", *("i" if "count" in arguments else ""))
@@ -384,7 +384,7 @@ def _plan(
         stages = _STAGES[together] * (_ROWS + tile) * _BYTES
         shared = max(stages, _ROWS * tile * dtype.itemsize) + _ROWS * _OFFSET
         source = (
-            f'{includes("implicit_convolution.cuh", dtype)}extern "C" __global__ void '
+            f'{includes("implicit_convolution.cuh")}extern "C" __global__ void '
             f"__launch_bounds__({_THREADS}, {_RESIDENT}) {name}(Convolution c, {t}* out, const {t}* image, const {t}* weight, "
             f"const {t}* bias) {{\n"
             f"    convolve<{t}, {tile}, {_cuda(together)}, {_cuda(out_together)}>(c, image, weight, bias, out);\n}}\n"
@@ -503,7 +503,7 @@ def plan_weight(
         first, second = aligned and together, aligned and grad_together
         shared = _STAGES[first and second] * (tile + tile_of_channels) * _BYTES
         source = (
-            f'{includes("implicit_convolution.cuh", dtype)}extern "C" __global__ void '
+            f'{includes("implicit_convolution.cuh")}extern "C" __global__ void '
             f"__launch_bounds__({_THREADS}, {_RESIDENT}) {name}(Convolution c, int per_part, float* parts, const {t}* image, "
             f"const {t}* grad) {{\n"
             f"    convolve_weight<{t}, {tile}, {tile_of_channels}, {_cuda(first)}, {_cuda(second)}>(c, per_part, image, grad, "

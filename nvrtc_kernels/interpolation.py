@@ -113,7 +113,7 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, dtype: dtype) -> Cal
     else:
         function = f"interpolate<{', '.join(axis.row for axis in axes)}>"
     source = (
-        f"{includes('interpolation.cuh', dtype)}typedef {weight_type(dtype)} Sum;\n\n"
+        f"{includes('interpolation.cuh')}typedef {weight_type(dtype)} Sum;\n\n"
         f'extern "C" __global__ void {name}(Axes axes, {index} planes, {index} groups, const int* rows, '
         f"const Sum* weights, const {dtype.cuda}* in, {dtype.cuda}* out) {{\n"
         f"    {function}(axes, planes, groups, rows, weights, in, out);\n}}\n"

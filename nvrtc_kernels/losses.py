@@ -12,7 +12,7 @@ from .reducers import SUM
 from .rows import Team
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from drv import Device
 
@@ -102,7 +102,6 @@ def plan_cross_entropy(
             f"{head}, {template or team.threads}",
             parameters,
             passed,
-            (input_dtype, weight_dtype, in_memory),
             "dPPPPPP",
         )
 
@@ -309,8 +308,7 @@ def plan_cross_entropy_backward(
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
         return _kernel(
-            device, f"cross_entropy_{variant}_backward", f"{head}, {template}" if template else head, parameters, passed, (grad, in_memory, weight_dtype, out),
-            "dPPPPPPPP", each=each,
+            device, f"cross_entropy_{variant}_backward", f"{head}, {template}" if template else head, parameters, passed, "dPPPPPPPP", each=each,
         )  # fmt: skip
 
     return _over_lines(kernel, sizes, _team(sizes, input_dtype))
@@ -322,9 +320,7 @@ def plan_nll(device: Device, sizes: Classes, input_dtype: dtype, weight: dtype |
     weight_dtype = weight or input_dtype
     parameters = f"const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, {compute_type}* loss, {compute_type}* weighs"
     passed = "in, target, weight, loss, weighs"
-    launch = _kernel(
-        device, "nll_lines", compute_type, parameters, passed, (input_dtype, weight_dtype), "PPPPP"
-    )
+    launch = _kernel(device, "nll_lines", compute_type, parameters, passed, "PPPPP")
     return _each_line(launch, sizes)
 
 
@@ -351,7 +347,6 @@ def plan_nll_backward(
         compute_type,
         parameters,
         passed,
-        (grad, input_dtype, weight_dtype),
         "PPPPP",
         each=each,
     )
@@ -368,14 +363,13 @@ def _kernel(
     template: str,
     parameters: str,
     passed: str,
-    dtypes: Sequence[dtype],
     codes: str,
     *,
     each: bool = False,
 ) -> Callable[..., None]:
     kernel_name = f"{function}_of_each" if each else function
     source = (
-        f"{includes('losses.cuh', *dtypes)}"
+        f"{includes('losses.cuh')}"
         f'extern "C" __global__ void __launch_bounds__({_MOST_THREADS}) {kernel_name}({_SIZES}, {parameters}) {{\n'
         f"    {function}<{template}>({_PROBLEM}, {passed});\n}}\n"
     )

@@ -220,7 +220,7 @@ def _planned(
     def kernel(variant: str, template: str, number: str, grid: int, threads: int) -> Callable[..., None]:
         kernel_name = f"{name}{direction}_{variant}"
         source = (
-            f"{includes('normalization.cuh', *dtypes)}"
+            f"{includes('normalization.cuh')}"
             f'extern "C" __global__ void __launch_bounds__({threads}) '
             f"{kernel_name}(long long rows, {number} n{extra}, {', '.join(parameters)}) {{\n"
             f"    normalize_{variant}{direction}<{center}, {compute_type}, {template}>(rows, n, {channel}, {passed});\n}}\n"
@@ -282,7 +282,7 @@ def plan_gradients(
 
     def kernel(shape: Team) -> Callable[..., None]:
         source = (
-            f"{includes('normalization.cuh', *dtypes)}"
+            f"{includes('normalization.cuh')}"
             f'extern "C" __global__ void __launch_bounds__({shape.threads}, {_summing_blocks(shape)}) '
             f"{name}(long long rows, int n, long long teams, {', '.join(parameters)}) {{\n"
             f"    normalize_rows_gradients<{center}, {compute_type}, {shape.template}>("

@@ -21,7 +21,7 @@ _THREADS = 256
 #: Packs of every operand that a thread of a full chunk works on.
 _PACKS = 4
 #: Half precision is computed with in single precision.
-_COMPUTE_TYPES = {"__half": "float", "__nv_bfloat16": "float"}
+_COMPUTE_TYPES = {"Half": "float", "BFloat16": "float"}
 
 
 class Step(NamedTuple):
@@ -129,7 +129,7 @@ def plan_on_host(step: Step, dtype: dtype) -> Callable[..., None] | None:
     parameters = [*(f"{dtype.cuda} x{k}" for k in operands), *(f"double {name}" for name in numbers)]
     members = ", ".join(f"static_cast<{compute_type}>({name})" for name in numbers)
     text = (
-        f"{includes('optimizer_steps.cuh', dtype)}{step.definition}"
+        f"{includes('optimizer_steps.cuh')}{step.definition}"
         f"struct Written {{\n    {dtype.cuda} item[{len(written)}];\n}};\n\n"
         f'extern "C" __device__ Written {host_loops.ELEMENT}({", ".join(parameters)}) {{\n'
         f"    {compute_type} x[{step.operands}] = {{{', '.join(f'to_compute(x{k})' for k in operands)}}};\n"
@@ -201,7 +201,7 @@ def plan_on_device(device: Device, step: Step, dtype: dtype, formulas: Formulas)
     lines = "\n".join(f"        {each}" for each in (*reads, *numbers))
     functor = step.functor.format(W=compute_type)
     source = (
-        f"{includes('optimizer_steps.cuh', dtype)}{step.definition}"
+        f"{includes('optimizer_steps.cuh')}{step.definition}"
         f'extern "C" __global__ void {step.name}_on_device({", ".join(parameters)}) {{\n'
         "    if (skip && *skip != 0) return;\n"
         "    const unsigned int mine = tensor_of_block(table, tensors);\n"
@@ -242,12 +242,12 @@ def _kernel(
         *(f"float* {name}" for name in addresses),
     ]
     members = ", ".join([f"static_cast<{compute_type}>({name})" for name in numbers] + addresses)
-    name, run, types = step.name, f"step_tensors<{dtype.cuda}, {shape}>", [dtype]
+    name, run = step.name, f"step_tensors<{dtype.cuda}, {shape}>"
     if cast is not None:
-        name, types = f"{step.name}_and_cast", [dtype, cast]
+        name = f"{step.name}_and_cast"
         run = f"step_and_cast_tensors<{cast.cuda}, {dtype.cuda}, {shape}, {step.operands}>"
     source = (
-        f"{includes('optimizer_steps.cuh', *types)}{step.definition}"
+        f"{includes('optimizer_steps.cuh')}{step.definition}"
         f'extern "C" __global__ void {name}({", ".join(parameters)}) {{\n'
         f"    {run}({functor}{{{members}}}, table, tensors);\n}}\n"
     )

@@ -117,7 +117,7 @@ def plan(device: Device, dtype: dtype, result: dtype, products: Sequence[OuterSu
     def kernel(piece: int) -> Callable[..., None]:
         name = f"sum_outer_products_{dtype.name}"
         source = (
-            f'{includes("outer_sums.cuh", dtype)}extern "C" __global__ void __launch_bounds__({_THREADS}, {_RESIDENT}) '
+            f'{includes("outer_sums.cuh")}extern "C" __global__ void __launch_bounds__({_THREADS}, {_RESIDENT}) '
             f"{name}(const __grid_constant__ OuterSums<{CAPACITY}> table, int count) {{\n"
             f"    sum_outer_products<{dtype.cuda}, {result.cuda}, {piece}, {CAPACITY}>(table, count);\n}}\n"
         )

@@ -50,7 +50,7 @@ def plan(
     index, code = ("int", "i") if small else ("long long", "q")
     name = f"overlap_add_{dtype.name}"
     source = (
-        f'{includes("overlap_add.cuh", dtype)}extern "C" __global__ void {name}({index} signals, {index} windows, '
+        f'{includes("overlap_add.cuh")}extern "C" __global__ void {name}({index} signals, {index} windows, '
         f"{index} size, {index} step, {index} extent, {index} signal_step, {index} window_step, const {dtype.cuda}* frames, {dtype.cuda}* out) {{\n"
         f"    overlap_add<{sum_type(dtype)}>(signals, windows, size, step, extent, signal_step, window_step, frames, out);\n}}\n"
     )

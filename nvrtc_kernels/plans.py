@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from drv import Device, Function
 
-    from .dtypes import dtype
 
 #: Dynamic shared memory that a kernel has without asking.
 _SHARED_BYTES = 48 << 10
@@ -104,7 +103,6 @@ def _function(device: Device, file: str, source: str, name: str, one_architectur
     return KernelCache.of(device.runtime).function(program, name, device)
 
 
-def includes(header: str, *types: dtype) -> str:
-    """Lines that include the conversions of element ``types``, and ``header``."""
-    half = any(dtype.is_floating_point and dtype.itemsize == 2 for dtype in types)
-    return f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "{header}"\n\n'
+def includes(header: str) -> str:
+    """Lines that include the conversions of elements, and ``header``."""
+    return f'#include "elements.cuh"\n#include "{header}"\n\n'

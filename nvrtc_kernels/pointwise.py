@@ -53,8 +53,8 @@ _CTYPES: dict[str | int, str] = {
 
 #: Arithmetic on half precision and float8 is done in single precision.
 _COMPUTE_TYPES = {
-    "__half": "float",
-    "__nv_bfloat16": "float",
+    "Half": "float",
+    "BFloat16": "float",
     "Float8E4M3": "float",
     "Float8E5M2": "float",
 }
@@ -320,8 +320,7 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, work
     """Text of a kernel that computes ``expression`` for operands of ``types``, the output first."""
     output, *inputs = (ctype.cuda for ctype in types)
     result = expression.result
-    half = any(ctype is not None and ctype.cuda in ("__half", "__nv_bfloat16") for ctype in (*types, result))
-    headers = ["half_elements.cuh" if half else "elements.cuh"]
+    headers = ["elements.cuh"]
     if variant != ELEMENT:
         headers += ["pointwise.cuh" if work is None else "pointwise_strided.cuh"]
     headers += expression.include.split()

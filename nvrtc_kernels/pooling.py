@@ -243,7 +243,7 @@ def _shaped(
     )
     kernel = f"{name}_{dtype.name}"
     source = (
-        f"{includes('pooling_rows.cuh', dtype)}struct Shape {{\n{shape}}};\n"
+        f"{includes('pooling_rows.cuh')}struct Shape {{\n{shape}}};\n"
         f'extern "C" __global__ void {kernel}(PooledRows rows, {", ".join(parameters)}) {{\n    {call};\n}}\n'
     )
     depth, height, columns = counted
@@ -281,7 +281,7 @@ def _bound(
     shape = "Regular" if isinstance(pool, Windows) else type(pool).__name__
     name = f"{'' if shape == 'Regular' else f'{shape.lower()}_'}{function}_{dtype.name}"
     source = (
-        f'{includes("pooling.cuh", dtype, *others)}extern "C" __global__ void {name}({shape} pool, long long planes, '
+        f'{includes("pooling.cuh")}extern "C" __global__ void {name}({shape} pool, long long planes, '
         f"{', '.join(parameters)}) {{\n    {call};\n}}\n"
     )
     packed = _packed(pool)

@@ -119,7 +119,7 @@ def _step(
     index, code = ("unsigned int", "I") if small else ("long long", "q")
     template = ", ".join([str(width), *["true" if flag else "false" for flag in flags]])
     source = (
-        f"{includes('recurrent.cuh', dtype)}"
+        f"{includes('recurrent.cuh')}"
         f'extern "C" __global__ void {name}_step({index} rows, {index} hidden, {parameters}) {{\n'
         f"    {name}<{template}>(AllUnits{{}}, rows, hidden, {passed});\n}}\n"
     )

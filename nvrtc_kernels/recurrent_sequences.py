@@ -174,7 +174,7 @@ def _sequence(
     at_step = ", ".join(_of_step(each, gates if each in _OF_GATES else 1) for each in bare)
     template = ", ".join(["1", *map(_flag, flags)])
     source = (
-        f"{includes('recurrent.cuh', dtype)}"
+        f"{includes('recurrent.cuh')}"
         '#include "recurrent_sequences.cuh"\n\n'
         f'extern "C" __global__ void __launch_bounds__({_THREADS}, 1) {name}_sequence({", ".join(parameters)}) {{\n'
         f"    {function}(\n"

@@ -20,7 +20,7 @@ MOST_INPUTS = 8
 _NAMES = "abcdefgh"
 #: Types of numbers that are given at the launch.
 CTYPES: dict[str | int, str] = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
-_HALF = ("__half", "__nv_bfloat16")
+_HALF = ("Half", "BFloat16")
 
 
 def kernel_source(
@@ -49,11 +49,7 @@ def kernel_source(
     """
     names = _NAMES[: len(inputs)]
     scalars = [(CTYPES[code], name) for name, code in reducer.scalars]
-    ctypes = {dtype.cuda for dtype in (*outputs, *inputs)} | (
-        {reducer.compute.cuda} if reducer.compute else set()
-    )
-    headers = ["half_elements.cuh"] if ctypes & {*_HALF} else []
-    headers += [
+    headers = [
         "reduction.cuh",
         *(["checked_index.cuh"] if reducer.lookups else []),
         *reducer.include.split(),

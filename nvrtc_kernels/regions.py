@@ -85,7 +85,7 @@ def plan(device: Device, regions: Regions, dtype: dtype, *, backward: bool) -> C
     parameters = [f"const {dtype.cuda}* in", f"const {dtype.cuda}* boxes", *ends.split(", ")]
     passed = ", ".join(each.split()[-1] for each in parameters)
     source = (
-        f"{includes('regions.cuh', dtype)}typedef {sum_type(dtype)} Sum;\n\n"
+        f"{includes('regions.cuh')}typedef {sum_type(dtype)} Sum;\n\n"
         f'extern "C" __global__ void {name}(Regions r, long long regions, {", ".join(parameters)}) {{\n'
         f"    {function}<{str(regions.sensitive).lower()}, Sum>(r, regions, {passed});\n}}\n"
     )
@@ -115,7 +115,7 @@ def plan_suppression(device: Device, dtype: dtype) -> Callable[..., None]:
     """
     name = f"overlaps_{dtype.name}"
     source = (
-        f"{includes('regions.cuh', dtype)}"
+        f"{includes('regions.cuh')}"
         f'extern "C" __global__ void {name}(\n'
         f"    int boxes, double threshold, const {dtype.cuda}* corners, unsigned long long* words) {{\n"
         f"    overlaps<{sum_type(dtype)}>(boxes, threshold, corners, words);\n}}\n"

@@ -90,7 +90,7 @@ def plan(
     lines = _Lines(device, dim, shape, strides, _ITEMS[operand[1].itemsize], state_bytes)
     lines_type = f"Lines<{lines.rank}, {len(strides)}, {lines.index}> lines"
     ins, out = f"const {operand[1].cuda}* in", f"{output[1].cuda}* out, long long* indices"
-    head = f"{includes('scan.cuh', operand[1], output[1])}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
+    head = f"{includes('scan.cuh')}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
     if lines.chunks > 1 and lines.turns:
         return _one_pass(device, operation, lines, head, (lines_type, ins, out), state, state_bytes)
     packed = lines.packed
@@ -185,7 +185,7 @@ def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], d
     geometry = struct.pack(f"={2 * rank}{code}", *sizes, *steps)
     head = f"Geometry<{rank}, 1, {index}> geometry, {index} count, {index} piece"
     source = (
-        f"{includes('scan.cuh', dtype)}typedef {_team(_THREADS, items, columns=False)} Shape;\n\n"
+        f"{includes('scan.cuh')}typedef {_team(_THREADS, items, columns=False)} Shape;\n\n"
         f'extern "C" __global__ void count_chunks_of_nonzero({head}, const {dtype.cuda}* in, long long* totals) {{\n'
         "    count_chunks<Shape>(geometry, count, piece, in, totals);\n}\n"
         f'extern "C" __global__ void compact_nonzero({head}, const long long* totals, const {dtype.cuda}* in, '

@@ -65,7 +65,7 @@ def plan(
         return NOTHING
     name = f"search_sorted_{'right' if right else 'left'}"
     source = (
-        f"{includes('search.cuh', dtype)}"
+        f"{includes('search.cuh')}"
         f'extern "C" __global__ void {name}(long long count, long long per_row, long long m, long long row_step, '
         f"const {dtype.cuda}* sequence, const long long* sorter, const {dtype.cuda}* values, {output.cuda}* out) {{\n"
         f"    search_rows<{'true' if right else 'false'}>"

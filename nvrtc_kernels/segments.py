@@ -163,7 +163,7 @@ def _last(
     assert values is not None
     name = f"{operation}_last_of_{dtype.name}"
     source = (
-        f"{includes('segments.cuh', dtype, values[1])}{work.declaration}\n"
+        f"{includes('segments.cuh')}{work.declaration}\n"
         f'extern "C" __global__ void {name}(Geometries geometry, const {work.key.cuda}* keys, '
         f"const long long* positions, const {values[1].cuda}* values, {dtype.cuda}* target) {{\n"
         "    write_last(geometry, keys, positions, values, target);\n}\n"
@@ -189,7 +189,7 @@ def _reduction(
         f"reduce_segments<Operation, {_LENGTH}>(geometry, n, keys, entries, target, open_keys, open);\n}}\n"
     )
     source = (
-        f"{includes('segments.cuh', dtype, *([] if values is None else [values[1]]))}{work.declaration}"
+        f"{includes('segments.cuh')}{work.declaration}"
         f"typedef {REDUCERS[reducer]}<ComputeType<{dtype.cuda}>::type, int> Operation;\n\n"
         f'extern "C" __global__ void {name}_values({head.format(work.key.cuda)}'
         f"const long long* positions, const {source_type}* values, {tail}) {{\n"

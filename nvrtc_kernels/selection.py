@@ -169,7 +169,7 @@ def _first(device: Device, rows: int, n: int, k: int, dtype: dtype, *, descendin
         name = f"topk_rows_of_{8 * dtype.itemsize}_bits"
         packs = -(-n // (32 * width))
         source = (
-            f"{includes('elements.cuh', dtype)}"
+            f"{includes('elements.cuh')}"
             f"{sort.order(dtype, descending=descending, header='first_of_rows.cuh')}typedef {ordered} Row;\n\n"
             f'extern "C" __global__ void __launch_bounds__({_THREADS}, 4) {name}(long long rows, unsigned n, '
             f"unsigned count, const {bits}* in, {bits}* values, long long* indices) {{\n"

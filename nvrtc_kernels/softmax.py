@@ -132,7 +132,7 @@ def _planned(
         )
         passed = ", ".join([*"lni"[: len(numbers)], *pointers, "out"])
         source = (
-            f"{includes('softmax.cuh', *dtypes)}"
+            f"{includes('softmax.cuh')}"
             f'extern "C" __global__ void __launch_bounds__({threads}) {kernel_name}({declared}) {{\n'
             f"    {name}_{variant}{backward}<{head}{template}>({passed});\n}}\n"
         )

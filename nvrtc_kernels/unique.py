@@ -48,7 +48,7 @@ def plan(device: Device, n: int, dtype: dtype, *, counts: bool = False) -> Plan:
     piece = max(-(-n // (chunks * _THREADS)), 1) * _THREADS
     chunks = max(-(-n // piece), 1)
     source = (
-        f"{includes('unique.cuh', dtype)}"
+        f"{includes('unique.cuh')}"
         f"typedef TeamShape<{_THREADS}, 1, 1, false> Shape;\n\n"
         f'extern "C" __global__ void unique_count(long long n, long long piece, const {dtype.cuda}* in, '
         "long long* totals) {\n    count_runs<Shape>(n, piece, in, totals);\n}\n"

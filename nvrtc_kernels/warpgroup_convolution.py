@@ -123,7 +123,7 @@ def launches(
 
     def kernel(columns: int) -> Callable[..., None]:
         source = (
-            f'{includes("warpgroup_convolution.cuh", dtype)}extern "C" __global__ void '
+            f'{includes("warpgroup_convolution.cuh")}extern "C" __global__ void '
             f"__launch_bounds__({threads}, 1) {name}(Convolution c, {t}* out, const {t}* image, const {t}* weight, "
             f"const {t}* bias) {{\n"
             f"    convolve_by_warpgroups<{t}, {rows}, {tile}, {str(together).lower()}, {str(out_together).lower()}, {columns}>"

@@ -137,7 +137,7 @@ def launch(
     tile = filters_of_tile(filters)
     threads = rows.windows * 2
     source = (
-        f'{includes("warpgroup_strided_convolution.cuh", dtype)}extern "C" __global__ void '
+        f'{includes("warpgroup_strided_convolution.cuh")}extern "C" __global__ void '
         f"__launch_bounds__({threads}, 1) {name}(Convolution c, ImageRows rows, {t}* out, const {t}* image, "
         f"const {t}* weight, const {t}* bias) {{\n"
         f"    convolve_strided<{t}, {rows.windows}, {tile}, {str(out_together).lower()}>"

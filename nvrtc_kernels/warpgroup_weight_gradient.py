@@ -106,7 +106,7 @@ def launch(
         threads = columns * 2
         function = f"convolve_tf32_weight<{sizes}>"
     source = (
-        f'{includes("warpgroup_weight_gradient.cuh", dtype)}extern "C" __global__ void '
+        f'{includes("warpgroup_weight_gradient.cuh")}extern "C" __global__ void '
         f"__launch_bounds__({threads}, 1) {name}(Convolution c, int per_part, float* parts, const {t}* image, "
         f"const {t}* grad) {{\n"
         f"    {function}(c, per_part, image, grad, parts);\n}}\n"

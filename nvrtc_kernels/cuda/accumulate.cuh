@@ -62,6 +62,24 @@ template <class T> struct ComputeType { typedef decltype(to_compute(T())) type; 
 struct SumAt {
     template <class T>
     static __device__ void update(T* at, T value) { atomicAdd(at, value); }
+    static __device__ void update(Half* at, Half value) {
+        Half before;
+        asm volatile("{atom.add.noftz.f16 %0, [%1], %2;}" : "=h"(before.bits) : "l"(at), "h"(value.bits) : "memory");
+    }
+    static __device__ void update(BFloat16* at, BFloat16 value) {
+#if __CUDA_ARCH__ >= 900
+        BFloat16 before;
+        asm volatile("{atom.add.noftz.bf16 %0, [%1], %2;}" : "=h"(before.bits) : "l"(at), "h"(value.bits) : "memory");
+#else
+        BFloat16 found = {*const_cast<volatile unsigned short*>(&at->bits)};
+        while (true) {
+            const BFloat16 sum = to_element<BFloat16>(to_compute(found) + to_compute(value));
+            const unsigned short before = atomicCAS(&at->bits, found.bits, sum.bits);
+            if (before == found.bits) return;
+            found.bits = before;
+        }
+#endif
+    }
     template <class T>
     static __device__ void update(Complex<T>* at, Complex<T> value) {
         atomicAdd(&at->re, value.re);

@@ -9,7 +9,7 @@
 // nvrtc_kernels/normal_quantile.py, whose text NORMAL_SEGMENTS the program defines, so that all lanes of a warp go one way.
 
 #pragma once
-#include "half_elements.cuh"
+#include "elements.cuh"
 
 typedef unsigned long long Word64;
 
@@ -213,8 +213,8 @@ struct NormalQuantile<float> {
 
 template <class T> struct Compute { typedef double type; };
 template <> struct Compute<float> { typedef float type; };
-template <> struct Compute<__half> { typedef float type; };
-template <> struct Compute<__nv_bfloat16> { typedef float type; };
+template <> struct Compute<Half> { typedef float type; };
+template <> struct Compute<BFloat16> { typedef float type; };
 
 // `words` of an element, and `segments` of the table that it is looked up in.
 template <class T>
@@ -231,8 +231,8 @@ template <class T>
 __device__ inline typename Compute<T>::type fraction(const unsigned* w, T*) {
     return Number<typename Compute<T>::type>::uniform(w);
 }
-__device__ inline float fraction(const unsigned* w, __half*) { return static_cast<float>(w[0] >> 21) * 4.8828125e-4f; }
-__device__ inline float fraction(const unsigned* w, __nv_bfloat16*) {
+__device__ inline float fraction(const unsigned* w, Half*) { return static_cast<float>(w[0] >> 21) * 4.8828125e-4f; }
+__device__ inline float fraction(const unsigned* w, BFloat16*) {
     return static_cast<float>(w[0] >> 24) * 3.90625e-3f;
 }
 
@@ -286,8 +286,8 @@ struct Cauchy : Continuous<T> {
 };
 
 __device__ inline float bounded(float trials, float*) { return trials; }
-__device__ inline float bounded(float trials, __half*) { return trials; }
-__device__ inline float bounded(float trials, __nv_bfloat16*) { return trials; }
+__device__ inline float bounded(float trials, Half*) { return trials; }
+__device__ inline float bounded(float trials, BFloat16*) { return trials; }
 __device__ inline double bounded(double trials, double*) { return trials; }
 template <class T>
 __device__ inline long long bounded(double trials, T*) {

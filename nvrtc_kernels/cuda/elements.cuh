@@ -1,13 +1,12 @@
 // Element types and conversions between them.
 //
 // `to_compute(x)` is the value in a type that C++ arithmetic works on: half precision becomes float, everything
-// else stays. `to_element<T>(x)` converts such a value to the element type T as PyTorch converts it:
+// else stays. `to_element<T>(x)` converts such a value, or an element, to the element type T as PyTorch converts it:
 //   - to bool: whether it is not zero (NaN is true);
 //   - from floating point to an integer: towards zero, through long long for types narrower than 32 bits and
 //     unsigned ones, so that -1.0 becomes 255 as uint8;
 //   - from complex to real: the real part; from real to complex: the imaginary part is zero.
-// float8_elements.cuh has the float8 types; half_elements.cuh adds those of half precision, whose headers take as long to
-// compile as a small kernel.
+// half_elements.cuh has the types of half precision, float8_elements.cuh those of 8 bits.
 
 #pragma once
 
@@ -77,6 +76,7 @@ struct ToElement<Complex<T>> {
 };
 
 #include "float8_elements.cuh"
+#include "half_elements.cuh"
 
 template <class T, class W>
-__device__ inline T to_element(W x) { return ToElement<T>::from(x); }
+__device__ inline T to_element(W x) { return ToElement<T>::from(to_compute(x)); }

@@ -29,28 +29,16 @@ struct OrderedKeys {
 
 template <class T>
 constexpr bool is_bfloat = false;
-#ifdef __CUDA_BF16_TYPES_EXIST__
 template <>
-constexpr bool is_bfloat<__nv_bfloat16> = true;
-#endif
+constexpr bool is_bfloat<BFloat16> = true;
 
-// Two of half precision, as CUDA's headers have them.
-template <class T>
-struct PairOf {
-    typedef T Type;
-};
-#ifdef __CUDA_FP16_TYPES_EXIST__
-template <>
-struct PairOf<__half> {
-    typedef __half2 Type;
-};
-#endif
-#ifdef __CUDA_BF16_TYPES_EXIST__
-template <>
-struct PairOf<__nv_bfloat16> {
-    typedef __nv_bfloat162 Type;
-};
-#endif
+// Sets all bits of those elements of the pair `x` that have the relation to theirs of `y`.
+#define COMPARE_PAIRS(RELATION, result, x, y) \
+    if constexpr (is_bfloat<Float>) { \
+        asm("set." RELATION ".u32.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(x), "r"(y)); \
+    } else { \
+        asm("set." RELATION ".u32.f16x2 %0, %1, %2;" : "=r"(result) : "r"(x), "r"(y)); \
+    }
 
 // Numbers of up to 32 bits are compared as floats, which takes one instruction where a key takes eight.
 template <class Float, class Bits_, bool Descending>
@@ -93,18 +81,40 @@ struct OrderedFloats {
         }
         return result;
     }
+#if __CUDA_ARCH__ >= 900
+    static constexpr bool compares_pairs = true;
+#else
+    static constexpr bool compares_pairs = !is_bfloat<Float>;
+#endif
     static __device__ unsigned int up_to_of_pairs(unsigned int x, unsigned int limit) {
-        if constexpr (Descending) return __hgeu2_mask(as_pair(x), as_pair(limit));
-        return __hleu2_mask(as_pair(x), as_pair(limit));
+        if constexpr (!compares_pairs) {
+            return each_of_pairs(x, limit, [](Value a, Value b) { return is_up_to(a, b); });
+        } else {
+            unsigned int result;
+            if constexpr (Descending) {
+                COMPARE_PAIRS("geu", result, x, limit)
+            } else {
+                COMPARE_PAIRS("leu", result, x, limit)
+            }
+            return result;
+        }
     }
     static __device__ unsigned int equal_of_pairs(unsigned int x, unsigned int y) {
-        const unsigned int numbers = __heq2_mask(as_pair(x), as_pair(x)) | __heq2_mask(as_pair(y), as_pair(y));
-        return __heq2_mask(as_pair(x), as_pair(y)) | ~numbers;
+        if constexpr (!compares_pairs) {
+            return each_of_pairs(x, y, [](Value a, Value b) { return a == b || (a != a && b != b); });
+        } else {
+            unsigned int equal, x_numbers, y_numbers;
+            COMPARE_PAIRS("eq", x_numbers, x, x)
+            COMPARE_PAIRS("eq", y_numbers, y, y)
+            COMPARE_PAIRS("eq", equal, x, y)
+            return equal | ~(x_numbers | y_numbers);
+        }
     }
-    static __device__ typename PairOf<Float>::Type as_pair(unsigned int word) {
-        typename PairOf<Float>::Type pair;
-        memcpy(&pair, &word, sizeof(word));
-        return pair;
+    template <class Relation>
+    static __device__ unsigned int each_of_pairs(unsigned int x, unsigned int y, const Relation& relation) {
+        const bool low = relation(value(static_cast<Bits>(x)), value(static_cast<Bits>(y)));
+        const bool high = relation(value(static_cast<Bits>(x >> 16)), value(static_cast<Bits>(y >> 16)));
+        return (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u);
     }
     // As that of sort_order.cuh; a sum with 0 has no negative zero.
     static __device__ Key key(Value x) {

@@ -1,7 +1,7 @@
 // Float8 for elements.cuh: bytes that are widened to float, and rounded from it to nearest, ties to even.
 //
 // Float8E4M3 has 3 bits of fraction, no infinity, and one NaN for each sign: what is too large becomes 448. Float8E5M2
-// is the upper half of a __half: what is too large becomes infinite. Arithmetic on the bits, which every GPU has, gives
+// is the upper half of a Half: what is too large becomes infinite. Arithmetic on the bits, which every GPU has, gives
 // what PyTorch gives on both devices; every other type goes through float.
 
 #pragma once

@@ -3,7 +3,7 @@
 // mma.m16n8k16", and for mma.m16n8k8 of TF32, whose operands are as many bytes).
 
 #pragma once
-#include "half_elements.cuh"
+#include "elements.cuh"
 #include "rows.cuh"
 
 __device__ inline unsigned int shared_address(const void* pointer) {
@@ -55,7 +55,7 @@ __device__ inline void load_transposed(unsigned int (&to)[4], const void* row) {
 template <class T>
 __device__ void multiply_add(float (&c)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1);
 template <>
-__device__ inline void multiply_add<__half>(
+__device__ inline void multiply_add<Half>(
     float (&c)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
@@ -63,7 +63,7 @@ __device__ inline void multiply_add<__half>(
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 template <>
-__device__ inline void multiply_add<__nv_bfloat16>(
+__device__ inline void multiply_add<BFloat16>(
     float (&c)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
@@ -93,13 +93,13 @@ __device__ inline void round_operands(unsigned int (&fragment)[4]) {
 template <class T>
 __device__ unsigned int packed(float first, float second);
 template <>
-__device__ inline unsigned int packed<__half>(float first, float second) {
+__device__ inline unsigned int packed<Half>(float first, float second) {
     unsigned int result;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(second), "f"(first));
     return result;
 }
 template <>
-__device__ inline unsigned int packed<__nv_bfloat16>(float first, float second) {
+__device__ inline unsigned int packed<BFloat16>(float first, float second) {
     unsigned int result;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(second), "f"(first));
     return result;

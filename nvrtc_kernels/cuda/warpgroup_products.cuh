@@ -64,7 +64,7 @@ __device__ inline unsigned long long product_factor(const void* first, int next 
 template <class T>
 constexpr bool is_half = false;
 template <>
-constexpr bool is_half<__half> = true;
+constexpr bool is_half<Half> = true;
 
 // sums += left @ right for 16 steps of half precision; without `Adds`, sums = left @ right.
 template <class T, bool LeftAcross, bool RightAcross, bool Adds = true, int Blocks>

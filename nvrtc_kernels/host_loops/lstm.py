@@ -110,7 +110,7 @@ def _plan(
     dtype = float64 if double else float32
     members = "".join(f" {dtype.cuda} item{k};" for k in range(len(results)))
     arguments = ", ".join(f"{dtype.cuda} {name}" for name in names)
-    text = f"""{includes("recurrent.cuh", dtype)}
+    text = f"""{includes("recurrent.cuh")}
 struct Results {{{members} }};
 
 extern "C" __device__ Results {ELEMENT}({arguments}) {{

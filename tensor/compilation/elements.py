@@ -27,7 +27,7 @@ LETTERS = "abcdefgh"
 #: What no name in CUDA C++ has.
 _NO_LETTERS = re.compile(r"\W+")
 #: Types of the values that are computed in, as kernels name them.
-COMPUTE = {"__half": "float", "__nv_bfloat16": "float", "Float8E4M3": "float", "Float8E5M2": "float"}
+COMPUTE = {"Half": "float", "BFloat16": "float", "Float8E4M3": "float", "Float8E5M2": "float"}
 #: Types whose products the compiler would contract with sums.
 _CONTRACTED = ("float", "double")
 
@@ -296,9 +296,6 @@ def name_of(names: Iterable[str]) -> str:
     return "fused_" + _NO_LETTERS.sub("_", "_".join(dict.fromkeys(names)))[:48].strip("_")
 
 
-def includes_of(elements: Sequence[Element], text: Text) -> list[str]:
+def includes_of(elements: Sequence[Element]) -> list[str]:
     """Headers that the code of ``elements`` needs."""
-    result = [each for element in elements for each in element.include.split()]
-    if any("__half" in line or "__nv_bfloat16" in line for line in text.lines):
-        result.insert(0, "half_elements.cuh")
-    return list(dict.fromkeys(result))
+    return list(dict.fromkeys(each for element in elements for each in element.include.split()))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .reduction_parts import Reduced
     from .uses import Uses
 
-_HALF = ("__half", "__nv_bfloat16")
+_HALF = ("Half", "BFloat16")
 
 
 class _Kernel:
@@ -173,7 +173,7 @@ def fused_reduction(
         ]
     )
     text.lines = [*before, *after]
-    headers = [*includes_of(everything, text), *reducer.include.split(), "separate_values.cuh"]
+    headers = [*includes_of(everything), *reducer.include.split(), "separate_values.cuh"]
     headers += ["checked_index.cuh"] if kernel.declarations else []
     halves = all(ref.layout.dtype.cuda in _HALF for ref in reduced.results)
     along = [*kernel.produced, *kernel.written, *kernel.read]

@@ -304,7 +304,7 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
             text.names[element.out] = value
     draw = next((element for element in elements if element.drop is not None), None)
     name = name_of(element.step.name for element in elements)
-    includes = includes_of(elements, text)
+    includes = includes_of(elements)
     options = tuple(dict.fromkeys(option for element in elements for option in element.options))
     outs = [last.out, *(each.out for each in results if each is not last)]
     written = [values[id(last)], *(values[id(each)] for each in results if each is not last)]

@@ -473,7 +473,7 @@ def _chain(
         (*((("seed", "Q"), ("call", "Q")) if draws else ()), *text.scalars),
         text.names[last.out] if comes_before else "",
         draws,
-        tuple(includes_of(elements, text)),
+        tuple(includes_of(elements)),
         lookups_of(elements, inputs),
     )
     return chain, inputs, [ref for ref, _ in results], text.numbers
