@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .current import runtime
@@ -33,8 +32,7 @@ class MemoryInfo(NamedTuple):
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProperties:
+class DeviceProperties(NamedTuple):
     """Identity and limits of a device. Sizes are in bytes, clock rates in kHz, the bus width in bits.
 
     The names are those of ``torch.cuda.get_device_properties`` where it has them, and CUDA's (``cudaDeviceProp``)

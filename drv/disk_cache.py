@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 import stat
 import time
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import hashlib
 
 _MAGIC = b"graphroot kernel 1\n"
 _SUFFIX = ".kernel"
@@ -28,6 +31,13 @@ _RESCAN_SHARE = 0.5
 _LEAST_ROOM = 1 / 64
 #: A full cache shrinks to this share of its limit, so that not every later entry has to evict one.
 _FILL_SHARE = 0.9
+
+
+def sha256(data: bytes = b"") -> hashlib._Hash:
+    """``hashlib.sha256``, for keys and to know damaged files by."""
+    import hashlib  # brings OpenSSL: a process that compiles and loads nothing does without
+
+    return hashlib.sha256(data)
 
 
 class DiskCache:
@@ -68,8 +78,8 @@ class DiskCache:
         except OSError:
             return None
         head = _MAGIC + key.encode() + b"\n"
-        payload = content[len(head) + hashlib.sha256().digest_size :]
-        if content != head + hashlib.sha256(payload).digest() + payload:
+        payload = content[len(head) + sha256().digest_size :]
+        if content != head + sha256(payload).digest() + payload:
             return None
         # Its age decides what is evicted; a directory that cannot be written keeps the old one.
         with contextlib.suppress(OSError):
@@ -88,7 +98,7 @@ class DiskCache:
             descriptor, unfinished = tempfile.mkstemp(_UNFINISHED, key[:16] + ".", self.directory)
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    file.write(head + hashlib.sha256(payload).digest() + payload)
+                    file.write(head + sha256(payload).digest() + payload)
                 Path(unfinished).replace(self._path(key))
             except BaseException:
                 Path(unfinished).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .dtypes import float32, float64
 from .layouts import collapse
@@ -88,8 +88,7 @@ class Block:
         object.__setattr__(self, "packed", packed)
 
 
-@dataclass(frozen=True, slots=True)
-class MaskRows:
+class MaskRows(NamedTuple):
     """Where the rows of a mask lie.
 
     Attributes
@@ -147,8 +146,7 @@ class Dropout:
         return struct.pack("=4QdQ", self.seed, self.call, self.below, self.blocks, self.scale, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
+class Extras(NamedTuple):
     """What a kernel takes of mask and dropout, in its source and at a launch.
 
     Attributes

@@ -7,7 +7,6 @@ See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``, and 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,8 +128,7 @@ _LONGEST = 1 << 29
 _CAPABILITY = (8, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Sizes of an attention.
 
     Attributes
@@ -180,8 +178,7 @@ class Sizes:
         return next(each for each in _WIDTHS if max(self.width, self.values) <= each)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedSequences:
+class PackedSequences(NamedTuple):
     """Where sequences of several lengths begin, which lie one behind the other.
 
     Attributes

@@ -6,9 +6,8 @@ order, and writes out those that are read elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv import bind
 
@@ -49,8 +48,7 @@ CTYPES: dict[str | int, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """What a kernel computes for every element.
 
     Attributes

@@ -8,7 +8,6 @@ stored. Teams are those of the kernel by itself, so that sums have the same bits
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,8 +153,7 @@ class Input(NamedTuple):
         return self.period if self.stretch == 1 else self.inner
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """Pointwise operations before or after a kernel of rows.
 
     Attributes

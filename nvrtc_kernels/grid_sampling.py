@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .convolution import THREADS, grid_of
 from .plans import includes, launcher
@@ -24,8 +23,7 @@ _BUSY = 2048
 _WEIGHTS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(NamedTuple):
     """What is read where.
 
     Attributes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .convolution import THREADS, grid_of
 from .plans import includes, launcher
@@ -29,8 +28,7 @@ _BUSY = 2048
 _MANY = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(NamedTuple):
     """How one dimension changes.
 
     Attributes

@@ -6,14 +6,12 @@ What is loaded hangs on the runtime, and goes with it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from typing import TYPE_CHECKING
 
 from drv import CompiledProgram, Module, compile_program
 from drv.compiler import architecture_of, compiler_version
-from drv.disk_cache import DiskCache
+from drv.disk_cache import DiskCache, sha256
 from drv.environment import cache_directory
 
 if TYPE_CHECKING:
@@ -132,14 +130,18 @@ def _disk_key(program: Program, architecture: str, line_info: bool) -> str | Non
     if headers is None:
         return None
     key = (program.key, headers, compiler_version(), architecture, line_info)
-    return hashlib.sha256(repr(key).encode()).hexdigest()
+    return sha256(repr(key).encode()).hexdigest()
 
 
 def _pack(compiled: CompiledProgram) -> bytes:
+    import json  # of use only to what compiles
+
     facts = {"architecture": compiled.architecture, "names": compiled.names, "log": compiled.log}
     return json.dumps(facts).encode() + b"\n" + compiled.image
 
 
 def _unpack(payload: bytes) -> CompiledProgram:
+    import json  # as above
+
     facts, _, image = payload.partition(b"\n")
     return CompiledProgram(image=image, **json.loads(facts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .dtypes import float32, float64, int64
@@ -386,12 +385,11 @@ def _each_line(launch: Callable[..., None], sizes: Classes) -> Callable[..., Non
 
 
 #: Sums of losses and of what they weigh, and the first divided by the second: of both of each line.
-WEIGHTED_MEAN = replace(
-    SUM,
+WEIGHTED_MEAN = SUM._replace(
     name="weighted_mean",
     state="Sums",
     code="several(a, b)",
     results=("x.item[0] / x.item[1]", "x.item[1]"),
 )
 #: The same without the division.
-WEIGHTED_SUM = replace(WEIGHTED_MEAN, name="weighted_sum", results=("x.item[0]", "x.item[1]"))
+WEIGHTED_SUM = WEIGHTED_MEAN._replace(name="weighted_sum", results=("x.item[0]", "x.item[1]"))

@@ -6,7 +6,6 @@ blocks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import reduction
@@ -462,28 +461,25 @@ def _summing_blocks(shape: Team) -> int:
 _ROWS_OF_TEAM, _MULTIPROCESSORS = 4, 128
 #: Sums over teams of what they leave for the weight, and for the bias where there is a mean.
 _GRADIENT_SUMS = {
-    True: replace(
-        SUM,
+    True: SUM._replace(
         name="normalization_gradients",
         state="Sums",
         code="several(a, b)",
         results=("x.item[0]", "x.item[1]"),
     ),
-    False: replace(SUM, name="rms_normalization_gradient"),
+    False: SUM._replace(name="rms_normalization_gradient"),
 }
 #: Gradients of weight and bias: of grad, input, mean and scale of each row.
-WEIGHT_GRADIENTS = replace(
-    SUM,
+WEIGHT_GRADIENTS = SUM._replace(
     name="normalization_weight_gradients",
     state="Sums",
     code="several(a * ((b - c) * d), a)",
     results=("x.item[0]", "x.item[1]"),
 )
 #: The same without means and biases.
-RMS_WEIGHT_GRADIENT: Reducer = replace(SUM, name="rms_normalization_weight_gradient", code="a * (b * c)")
+RMS_WEIGHT_GRADIENT: Reducer = SUM._replace(name="rms_normalization_weight_gradient", code="a * (b * c)")
 #: Sums over a channel of the gradient, and of it times the normalised input: of grad, input, mean and variance.
-BATCH_GRADIENTS = replace(
-    SUM,
+BATCH_GRADIENTS = SUM._replace(
     name="batch_normalization_gradients",
     state="Sums",
     code="several(a, a * ((b - c) * rsqrt(d + static_cast<decltype(d)>(eps))))",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv import bind, prepare
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 _SHARED_BYTES = 48 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What launches the kernels of a computation.
 
     Attributes

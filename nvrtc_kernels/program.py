@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from drv.disk_cache import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ class Program:
             self.line_info,
             self.one_architecture,
         )
-        object.__setattr__(self, "key", hashlib.sha256(repr(fields).encode()).hexdigest())
+        object.__setattr__(self, "key", sha256(repr(fields).encode()).hexdigest())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and self.key == other.key
@@ -87,7 +88,7 @@ class Program:
         unknown = ("-include", "--pre-include")
         if any(o in ("-I", "--include-path") or o.startswith(unknown) for o in self.options):
             return None
-        digest = hashlib.sha256()
+        digest = sha256()
         seen: set[str] = set()
         queue: list[tuple[str, Path | None]] = [(text, None) for text in (self.source, *texts.values())]
         while queue:

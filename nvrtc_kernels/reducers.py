@@ -1,22 +1,20 @@
 """The reductions there are: how an element is mapped, how the results are combined, and what is written.
 
 Each is a row of names and expressions of CUDA C++; :mod:`.reduction` makes kernels of them. A new one over
-the same elements is a :func:`dataclasses.replace` of a row: ``replace(SUM, name="dot", code="a * b")`` reads
-two inputs, and ``replace(MEAN, name="mse_loss", code="(a - b) * (a - b)")`` stores no differences.
+the same elements is a copy of a row with other fields: ``SUM._replace(name="dot", code="a * b")`` reads
+two inputs, and ``MEAN._replace(name="mse_loss", code="(a - b) * (a - b)")`` stores no differences.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .dtypes import dtype
     from .lookups import Lookup
 
 
-@dataclass(frozen=True, slots=True)
-class Reducer:
+class Reducer(NamedTuple):
     """What a reduction computes.
 
     Attributes

@@ -6,9 +6,8 @@ only launched; :mod:`.reduction_work` chooses among the layouts of work that ``c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from drv import bind
 
@@ -35,8 +34,7 @@ _WARP = 32
 _MAX_GRID = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A reduction that is ready to launch.
 
     Attributes
@@ -51,8 +49,7 @@ class Plan:
     scratch_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """How the kernels of a reduction are launched.
 
     Attributes
@@ -92,7 +89,7 @@ class Form:
             # Many rows fill the device with fewer threads each.
             fold = THREADS // 2
         fold_grid = min(-(-rows.count * fold // THREADS), _MAX_GRID)
-        return replace(form, fold=fold, fold_grid=fold_grid, scratch_bytes=rows.count * work.chunks * _STATE)
+        return form._replace(fold=fold, fold_grid=fold_grid, scratch_bytes=rows.count * work.chunks * _STATE)
 
 
 def plan(

@@ -9,7 +9,6 @@ results are the same, bit for bit.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,8 +36,7 @@ _BYTES = 3840
 _ALIGNMENT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """A reduction; :func:`.reduction.plan` tells of the attributes."""
 
     reducer: Reducer

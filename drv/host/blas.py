@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from .threads import share, thread_count
 
@@ -73,6 +72,8 @@ def single_threaded() -> bool:
     """
     result = _Blas.single
     if result is None:
+        from threadpoolctl import ThreadpoolController  # for the first product of a process
+
         loaded = ThreadpoolController().select(user_api="blas").lib_controllers
         # NumPy's wheels bring one of their own: SciPy's, for instance, is not ours to change.
         libraries = [each for each in loaded if Path(each.filepath).parent.name == "numpy.libs"] or loaded

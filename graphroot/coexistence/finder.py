@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,7 +78,7 @@ def being_loaded() -> list[str]:
     ]
 
 
-class OwnPackages(MetaPathFinder):
+class OwnPackages:
     """Before all other finders: our packages for imports by our own code, from which they may be hidden.
 
     Parameters

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, MutableSequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from .finder import is_own_spec, sees_only_ours
@@ -14,9 +14,20 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 
+def _finder_of(folder: str) -> Any:
+    """What the import system finds modules in a folder by, as ``pkgutil.get_importer``, whose module is of no other use here."""
+    finders: dict[str, Any] = sys.path_importer_cache
+    if folder not in finders:
+        for hook in sys.path_hooks:
+            with suppress(ImportError):
+                finders[folder] = hook(folder)
+                break
+    return finders.get(folder)
+
+
 def spec_in(folder: str, name: str) -> ModuleSpec | None:
     """What the import system finds of a module in one folder of a search path; ``loader`` is None for a mere folder."""
-    finder: Any = pkgutil.get_importer(folder or os.curdir)
+    finder: Any = _finder_of(folder or os.curdir)
     return finder.find_spec(name) if hasattr(finder, "find_spec") else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 import sys
 import threading
 from types import ModuleType
@@ -270,6 +269,8 @@ def _both(name: str, folders: Iterable[str], *, hidden: bool = False) -> Iterato
 
 def _overlaps(name: str, folders: list[str]) -> bool:
     """Whether ``folders`` have anything of the name of a module of ours in the package ``name``."""
+    import pkgutil  # only where a name is taken
+
     return any(
         spec_in(folder, f"{name}.{child.name}") is not None
         for child in pkgutil.iter_modules([str(ROOT / name)])
@@ -309,6 +310,8 @@ def _load(name: str) -> None:
     except Exception:
         # Needs an extra that is not installed; whoever uses it is told so.
         return
+    import pkgutil  # as above
+
     for child in pkgutil.iter_modules(getattr(module, "__path__", ())):
         if child.name not in _NOT_LOADED:
             _load(f"{name}.{child.name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import itertools
 import os
 import threading
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 from drv.compiler import compile_program, compiler_version
-from drv.disk_cache import DiskCache
+from drv.disk_cache import DiskCache, sha256
 from drv.environment import cache_directory
 from drv.errors import CudaError
 from drv.host import machine_code
@@ -117,7 +116,7 @@ def _loaded_function(
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()
+    return sha256(repr(value).encode()).hexdigest()
 
 
 def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]) -> str | None:
@@ -166,7 +165,7 @@ def _version() -> str:
         simulator / "arithmetic",
         simulator / "execution" / "native" / "forms",
     )
-    digest = hashlib.sha256()
+    digest = sha256()
     for folder in folders:
         for file in sorted(folder.rglob("*.py")):
             digest.update(file.read_bytes())

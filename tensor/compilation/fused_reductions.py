@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts as strides_of
@@ -177,8 +176,7 @@ def fused_reduction(
     headers += ["checked_index.cuh"] if kernel.declarations else []
     halves = all(ref.layout.dtype.cuda in _HALF for ref in reduced.results)
     along = [*kernel.produced, *kernel.written, *kernel.read]
-    combined = replace(
-        reducer,
+    combined = reducer._replace(
         name=name,
         state=reducer.state_of_half if halves and reducer.state_of_half else reducer.state,
         state_of_half="",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -171,6 +170,8 @@ def _dump_snapshot(filename: str = "dump_snapshot.json") -> None:
     OSError
         If the file cannot be written.
     """
+    import json  # only for what is written
+
     Path(filename).write_text(json.dumps(_snapshot()), encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ Lines are independent, so that threads share them, in blocks.
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,17 +19,13 @@ from drv.host.threads import share, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
     #: ``loop(lines, factor, out=made)``: transforms of the last dimension, times a factor.
     Loop = Callable[..., Any]
-
-try:
-    from numpy.fft import _pocketfft_umath as _loops  # type: ignore[attr-defined]
-except ImportError:  # A NumPy whose loops have another name.
-    _loops = None
 
 #: Elements of a block that a thread takes.
 _BLOCK = 1 << 15
@@ -41,12 +38,23 @@ _SHARED = 1 << 16
 _REAL = {np.dtype(np.complex64): np.float32, np.dtype(np.complex128): np.float64}
 
 
+@cache
+def _loops() -> ModuleType | None:
+    try:
+        from numpy.fft import _pocketfft_umath  # type: ignore[attr-defined] # for the first transform
+    except ImportError:  # A NumPy whose loops have another name.
+        return None
+    result: ModuleType = _pocketfft_umath
+    return result
+
+
 def _loop(name: str, size: int) -> Loop:
     """NumPy's loop for a transform with ``size`` real or complex elements in a line."""
-    if _loops is not None:
+    loops = _loops()
+    if loops is not None:
         if name == "rfft":
             name = "rfft_n_odd" if size % 2 else "rfft_n_even"
-        result: Loop = getattr(_loops, name)
+        result: Loop = getattr(loops, name)
         return result
     whole = getattr(np.fft, name)
     undivided = "forward" if name.startswith("i") else "backward"

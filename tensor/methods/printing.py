@@ -7,9 +7,8 @@ suffixes (``device=``, ``dtype=``, ``grad_fn=``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-@dataclass(slots=True, frozen=True)
-class PrintOptions:
+class PrintOptions(NamedTuple):
     """How tensors print: see :func:`set_printoptions`."""
 
     precision: int = 4
@@ -100,7 +98,7 @@ def set_printoptions(
             )
         if value < 0:
             raise ValueError(f"set_printoptions(): argument '{name}' must not be negative, got {value}")
-    _options = replace(PROFILES[profile] if profile else _options, sci_mode=sci_mode, **changes)
+    _options = (PROFILES[profile] if profile else _options)._replace(sci_mode=sci_mode, **changes)
 
 
 class _NumberFormat:

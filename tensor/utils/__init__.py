@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.names.absent import lazily as _lazily
 
-from . import _pytree as _pytree
 from . import checkpoint, deterministic, dlpack, hooks
 
 __all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks"]
 
 # What many programs do without, loaded when it is used.
 _LAZY = {
+    "_pytree": "tensor.utils._pytree",
     "benchmark": "tensor.utils.benchmark",
     "data": "tensor.utils.data",
     "model_zoo": "tensor.utils.model_zoo",

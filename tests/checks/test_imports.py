@@ -22,6 +22,19 @@ LAZY = (
     "tensor.testing",
     "tensor.utils.data",
 )
+#: What some modules of ours need, imported where they need it.
+LATE = (
+    "hashlib",
+    "importlib.abc",
+    "importlib.resources",
+    "json",
+    "numpy.fft",
+    "pkgutil",
+    "string",
+    "tempfile",
+    "threadpoolctl",
+    "tensor.utils._pytree",
+)
 PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools", "tools.bench")
 
 
@@ -33,6 +46,16 @@ def test_import(package: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+def test_import_leaves_for_later_what_little_needs() -> None:
+    # What the interpreter itself brings, such as hooks of other packages in its folder, is not ours.
+    code = (
+        "import sys; before = set(sys.modules); import tensor, nn, parallel; "
+        f"print(*[name for name in {LATE!r} if name in sys.modules and name not in before])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 
 

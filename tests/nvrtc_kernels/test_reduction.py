@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -136,8 +135,8 @@ def test_larger_inputs_decide_and_stretched_ones_are_loaded_once(
 ) -> None:
     grad, x, statistic = (normal(*shape).astype(each) for each in ROW_TYPES[types])
     mean, scale = np.broadcast_to(statistic[:, :1], shape), np.broadcast_to(1 + statistic[:, :1] ** 2, shape)
-    weight_gradients = replace(
-        reducers.SUM, state="Sums", code="several(a * ((b - c) * d), a)", results=("x.item[0]", "x.item[1]")
+    weight_gradients = reducers.SUM._replace(
+        state="Sums", code="several(a * ((b - c) * d), a)", results=("x.item[0]", "x.item[1]")
     )
     for dim in (0, 1):
         arrays = [DeviceArray(device, each, lead=lead) for each in (grad, x)]
@@ -393,13 +392,13 @@ def test_sums_of_integers_wrap_around_in_64_bits(device: drv.Device) -> None:
 
 def test_elements_are_converted_first(device: drv.Device) -> None:
     array = np.full((4, 100), 1.75, np.float32)
-    (result,) = reduced(device, replace(reducers.SUM, compute=N), array, [1], [N])
+    (result,) = reduced(device, reducers.SUM._replace(compute=N), array, [1], [N])
     assert (result == 100).all()
     many = np.full((1, 3000), 100, np.float16)
-    (result,) = reduced(device, replace(reducers.SUM, compute=dtypes.float32), many, [1])
+    (result,) = reduced(device, reducers.SUM._replace(compute=dtypes.float32), many, [1])
     assert (result == 300_000).all()
     ints = np.full((2, 10), 2**24 + 1, np.int32)
-    (result,) = reduced(device, replace(reducers.MEAN, compute=F), ints, [1], [F])
+    (result,) = reduced(device, reducers.MEAN._replace(compute=F), ints, [1], [F])
     assert (result == 2**24 + 1).all()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +40,7 @@ def _reducer(rows: int, columns: int, reach: int = 0) -> Reducer:
         indexing.bounds("read", selection),
         ignored=_IGNORED,
     )
-    return replace(reducers.SUM, name="looked_up", code="a * c", lookups=(lookup,))
+    return reducers.SUM._replace(name="looked_up", code="a * c", lookups=(lookup,))
 
 
 @pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from string import Template
 from typing import Any
 
 _WORDS = (
@@ -32,4 +31,7 @@ def for_each_dimension(value: Any, rank: int) -> tuple[Any, ...]:
 
 def for_rank(text: str | None, rank: int) -> str:
     """The docstring of a family for one rank: ``$rank``, ``$signals``, ``$dims``, ``$out`` and ``$N`` are filled in."""
-    return Template(text or "").substitute(_WORDS[rank - 1])
+    result = text or ""
+    for name, words in _WORDS[rank - 1].items():
+        result = result.replace(f"${name}", words)
+    return result

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels import fused_attention
 from nvrtc_kernels.dtypes import bool_, float32
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FusedOperands:
+class FusedOperands(NamedTuple):
     """How kernels without scores in memory read query, key and value, and write results and gradients.
 
     Attributes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nvrtc_kernels.attention import ALIGNMENT, Block, stride
 
@@ -20,8 +20,7 @@ _CAUSAL_ROWS, _CAUSAL_LENGTH = 512, 1024
 _ROUND = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """Sizes of an attention.
 
     Attributes

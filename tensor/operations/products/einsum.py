@@ -6,7 +6,6 @@ Operands are arranged as batches of matrices, two at a time, with views where th
 from __future__ import annotations
 
 from math import prod
-from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvrtc_kernels import layouts
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
+
+#: The subscript of each number that a list has for one.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @operation(method=False, autocast=Autocast(cuda=LOWER))
@@ -203,8 +205,8 @@ def _equation_of(argument: list[Any]) -> tuple[str, tuple[Any, ...]]:
         for number in numbers:
             if number is Ellipsis:
                 result += "..."
-            elif isinstance(number, int) and 0 <= number < 2 * len(ascii_lowercase):
-                result += (ascii_uppercase + ascii_lowercase)[number]
+            elif isinstance(number, int) and 0 <= number < len(_LETTERS):
+                result += _LETTERS[number]
             else:
                 raise ValueError(
                     f"einsum(): subscripts in a list must be Ellipsis or in the range [0, 52), got {number!r}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nvrtc_kernels.recurrent import GATES
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 Spans = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """What a step computes.
 
     Attributes

@@ -5,8 +5,7 @@ Looked up by all their layouts: what is checked, where each part goes and what c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-@dataclass(slots=True, frozen=True)
-class Joining:
+class Joining(NamedTuple):
     """How tensors of certain layouts become one.
 
     Attributes
@@ -85,7 +83,7 @@ def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     if len(joined) == len(arguments):
         return joining
     parts = tuple([None if layout.shape == (0,) else layout.shape[at] for layout in arguments])
-    return replace(joining, sizes=parts, left_out=True)
+    return joining._replace(sizes=parts, left_out=True)
 
 
 CAT = planned(_cat_plan, takes=STORAGE_ONLY)

@@ -17,6 +17,9 @@ from tensor.operations.pointwise.selection import FEW
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+#: How NumPy's tables of loops write the dtype.
+_FLOAT32 = np.dtype(np.float32).char
+
 
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` computed in double precision, on one-dimensional arrays."""
@@ -77,11 +80,12 @@ def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
 def has_vector_loop(name: str) -> bool:
     """Whether NumPy's loop of a function for float32 has this processor's vector instructions."""
     try:
-        loops = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature="float32")
+        # Of all functions, which is a table that is there: for some it compiles patterns and looks at every loop.
+        loops = np.lib.introspect.opt_func_info().get(name, {})
     except AttributeError:
         # NumPy 2.1 does not say.
         return False
-    return any("baseline" not in loop["current"] for loop in loops.get(name, {}).values())
+    return any("baseline" not in loop["current"] for types, loop in loops.items() if set(types) == {_FLOAT32})
 
 
 def log1p_from_0(x: Any, out: Any = None) -> Any:

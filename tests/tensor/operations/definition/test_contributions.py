@@ -38,7 +38,7 @@ def half_square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 MEAN_SQUARE = Reduction(
     "mean_square",
-    replace(reducers.MEAN, name="mean_square", code="a * a"),
+    reducers.MEAN._replace(name="mean_square", code="a * a"),
     lambda a, axes: mean_form(a * a, axes),
     _floating_only("mean_square"),
 )
