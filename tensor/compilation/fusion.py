@@ -16,6 +16,7 @@ from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import maker
 
+from .activated_products import activated_products
 from .element_forms import element_of, reshaped
 from .elements import (
     LETTERS,
@@ -35,7 +36,7 @@ from .elements import (
 from .fused_reductions import fused_reduction
 from .reduction_chains import join_after, join_before, reductions_of
 from .rows import fused_rows
-from .tape import Launch, Ref, Step
+from .tape import Launch, Ref, Step, refs
 from .uses import Uses
 
 if TYPE_CHECKING:
@@ -77,7 +78,19 @@ def fuse(steps: Sequence[Step], needed: Iterable[int]) -> list[Step]:
         for position, reduced in reductions.items()
         if reduced.is_joined
     }
-    rows = fused_rows(steps, groups, elements, uses, notes)
+    activated = activated_products(steps, groups, elements, uses, _alone)
+    rows = fused_rows(steps, groups, elements, uses, notes, activated=activated)
+    positions = {
+        ref.buffer: position
+        for position, each in rows.items()
+        if each is not None
+        for ref in refs(each.result)
+    }
+    for position, product in activated.items():
+        is_there = all(positions.get(ref.buffer, -1) < position for ref in product.step.reads())
+        if is_there and rows.keys().isdisjoint(product.positions):
+            rows |= dict.fromkeys(product.positions)
+            rows[position] = product.step
     result = []
     for position, step in enumerate(steps):
         if position in rows:
@@ -370,6 +383,12 @@ def _fused(elements: Sequence[Element], results: Sequence[Element]) -> Step | No
     if last.writes:
         step.writes = {last.out.buffer}
         step.result = result or None
+    return step
+
+
+def _alone(element: Element) -> Step:
+    step = _fused([element], [element])
+    assert step is not None, "a device has a kernel for every operation"
     return step
 
 

@@ -32,7 +32,7 @@ from .elements import Fused, Text, includes_of, inputs_of, lookups_of, name_of, 
 from .tape import Launch, Ref, Step, refs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from nvrtc_kernels.fused_products import ProductKernel
     from nvrtc_kernels.fused_rows import RowKernel
@@ -223,6 +223,7 @@ def fused_rows(
     uses: Uses,
     notes: dict[int, dict[str, None]],
     *,
+    activated: Collection[int] = (),
     on_host: bool = False,
 ) -> dict[int, Step | None]:
     """What stands at positions of ``steps`` in place of what stood there; ``None`` for nothing.
@@ -239,6 +240,8 @@ def fused_rows(
         Where buffers are read and written.
     notes : dict
         Why steps were not fused, by position; more are added.
+    activated : collection of int
+        Products for which cuBLASLt does what goes on with them.
     on_host : bool
         Whether the steps are those of tensors on the CPU.
     """
@@ -250,7 +253,8 @@ def fused_rows(
         step = steps[position]
         function = parts.get(step.key[0])
         rows = None if function is None else function(step)
-        if rows is None:
+        if rows is None or (parts is _PRODUCTS and position in activated):
+            # Kernels of our own take longer than cuBLASLt, by the same figures: they save a launch that is none there.
             continue
         before: list[int] = []
         after: list[int] = []
@@ -385,7 +389,7 @@ def _obstacle(
         widest = max(each.layout.itemsize for each in (*packs, *tables, *(part.out for part in chain)))
         if widest > rows.kernel.chain_itemsize:
             return "its elements are wider than the rows'"
-    if before and not _is_same(chains[0][-1].out, rows.source):
+    if before and not is_same(chains[0][-1].out, rows.source):
         return "it is read as another shape or another part"
     own = {element.out.buffer for chain in chains for element in chain}
     for operand in rows.reads:
@@ -397,7 +401,7 @@ def _obstacle(
         for ref in element.inputs():
             if ref.buffer in beside:
                 return "it reads what the rows leave besides"
-            if rows.target and ref.buffer == rows.target.buffer and not _is_same(ref, rows.target):
+            if rows.target and ref.buffer == rows.target.buffer and not is_same(ref, rows.target):
                 return "it is read as another shape or another part"
     return None
 
@@ -408,7 +412,7 @@ def _written(chain: Sequence[Element], there: set[int], uses: Uses) -> list[Ref]
     return [element.out for element in chain if is_needed(element.out)]
 
 
-def _is_same(one: Ref, other: Ref) -> bool:
+def is_same(one: Ref, other: Ref) -> bool:
     """Whether two refs show the same elements in the same order, whatever their shapes."""
     return (
         one.buffer == other.buffer

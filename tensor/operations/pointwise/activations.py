@@ -50,6 +50,10 @@ def _no_curvature(grad: Tensor) -> Tensor:
     return zeros_like(grad)
 
 
+#: Of each activation, the operation that gives the gradient of its operand, of that of its result and of the operand.
+GRADIENTS: dict[Pointwise, Pointwise] = {}
+
+
 def _activation(
     name: str,
     value: tuple[str, _OnArrays],
@@ -120,7 +124,7 @@ def _activation(
         include="activations.cuh",
         derivatives=(needing("b", 2, lambda grad, x, *scalars: first(grad, x, *scalars)), of_element),
     )
-    return Pointwise(
+    activation = Pointwise(
         name,
         cuda(value[0], 0),
         value[1],
@@ -130,6 +134,8 @@ def _activation(
         tabulated=tabulated,
         derivatives=(needing("a", 1, lambda grad, x, *scalars: first(grad, x, *scalars)),),
     )
+    GRADIENTS[activation] = first
+    return activation
 
 
 def _expm1_below_0(x: Any) -> Any:

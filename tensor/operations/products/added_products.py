@@ -156,14 +156,14 @@ class _Direct:
     host, for integers, and for operands that do not fit, beside the factors' own shapes.
     """
 
-    def __init__(self, form: str, shape: Callable[[Layout, Layout], tuple[int, ...]]) -> None:
-        self.form = form
+    def __init__(self, name: str, shape: Callable[[Layout, Layout], tuple[int, ...]]) -> None:
+        self.name = name
         #: Shape of the product of two layouts; raises where there is none.
         self.shape = shape
 
     def plan(self, input: Layout, a: Layout, b: Layout) -> Callable[..., Tensor] | None:
         """How to add up tensors of given layouts."""
-        check_layouts(self.form, a, b)
+        check_layouts(self.name, a, b)
         shape, device_state = self.shape(a, b), a.device_state
         if not device_state.is_cuda or input.device_state is not device_state or input.dtype is not a.dtype:
             return None
@@ -196,13 +196,13 @@ class _Direct:
             left, right = a._layout, b._layout
             run = left.device_state.plans[self, input._layout, left, right]
         except AttributeError:
-            check_tensors(self.form, input, a, b)
+            check_tensors(self.name, input, a, b)
             raise
         if run is None or out is not None or type(beta) not in _NUMBERS or type(alpha) not in _NUMBERS:
-            return _add_product(self.form, input, a, b, self.shape(left, right), (beta, alpha), out)
+            return _add_product(self.name, input, a, b, self.shape(left, right), (beta, alpha), out)
         result: Tensor = run(input, a, b, beta, alpha)
         if input._autograd is not None or a._autograd is not None or b._autograd is not None:
-            _FORMULAS[self.form].record((result,), (input, a, b), context=(beta, alpha))
+            _FORMULAS[self.name].record((result,), (input, a, b), context=(beta, alpha))
         return result
 
 
@@ -244,7 +244,7 @@ def addmm(
     tensor([[4., 1.],
             [1., 4.]])
     """
-    return _ADDMM(input, mat1, mat2, beta, alpha, out)
+    return ADDMM(input, mat1, mat2, beta, alpha, out)
 
 
 def _matrix_shape(a: Layout, b: Layout) -> tuple[int, ...]:
@@ -258,7 +258,7 @@ def _matrix_shape(a: Layout, b: Layout) -> tuple[int, ...]:
     return left[0], right[1]
 
 
-_ADDMM = _Direct("addmm", _matrix_shape)
+ADDMM = _Direct("addmm", _matrix_shape)
 
 
 @operation(in_place=True, autocast=Autocast(cuda=LOWER, cpu=LOWER))

@@ -220,7 +220,7 @@ def _pair_plan(name: str, rank: int, a: Layout, b: Layout) -> Callable[[Tensor, 
     return run
 
 
-_MM = planned(_pair_plan, "mm", 2)
+MM = planned(_pair_plan, "mm", 2)
 BMM = planned(_pair_plan, "bmm", 3)
 
 
@@ -316,7 +316,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     except AttributeError:
         check_tensors("mm", input, mat2)
         raise
-    result = left.device_state.plans[_MM, left, right](input, mat2)
+    result = left.device_state.plans[MM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
         _MM_BACKWARD.record((result,), (input, mat2))
     return result if out is None else _delivered(result, out)
