@@ -1,6 +1,7 @@
 """Bessel functions and the cardinal sine, to a few units in the last place.
 
-The NumPy forms compute in double precision; results in single precision are rounded once. Near their zeros the
+The NumPy forms compute in double precision; results in single precision are rounded once, those of I0 and I1 from series of
+their own. Near their zeros the
 oscillating ones (J and Y) are exact to double precision in absolute terms.
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.scratch import scratch
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, SGN, SUB
 from tensor.operations.pointwise.comparisons import EQ
@@ -22,7 +24,7 @@ from tensor.operations.pointwise.trigonometry import COS
 from tensor.operations.pointwise_operation import Pointwise, by_category
 
 from . import bessel_series as series
-from .evaluation import chebyshev, in_double
+from .evaluation import chebyshev, in_double, in_two_precisions, polynomial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,10 +83,40 @@ def _grown(scaled: Any, x: Any) -> Any:
     return np.where(np.isinf(x), np.copysign(np.inf, scaled), scaled * half * half)
 
 
-@in_double
-def i0_on_host(x: Any) -> Any:
-    """Modified Bessel function of the first kind of order 0."""
-    return _grown(_i0e(x), x)
+def _single_i(order: int, *, scaled: bool) -> Callable[[Any, Any], None]:
+    """The function of float32, into an output: in double precision, by series that are as exact as float32 needs."""
+    near, far = (
+        (series.SINGLE_I0_NEAR, series.SINGLE_I0_FAR)
+        if order == 0
+        else (series.SINGLE_I1_NEAR, series.SINGLE_I1_FAR)
+    )
+
+    def computed(x: Any, out: Any) -> None:
+        argument = scratch(x, np.float64)
+        np.copyto(argument, x)
+        square = np.square(argument, out=scratch(argument))
+        value = polynomial(near, square, scratch(argument))
+        if order:
+            value *= argument
+        if scaled:
+            np.negative(np.abs(argument, out=argument), out=argument)
+            value *= np.exp(argument, out=argument)
+        limit = series.SINGLE_LIMIT
+        if not (x.size == 0 or (np.max(x) <= limit and np.min(x) >= -limit)):
+            beyond = ~(np.abs(x) <= limit)
+            size = np.abs(x[beyond], dtype=np.float64)
+            inverse = 1 / size
+            large = polynomial(far, inverse) * np.sqrt(inverse)
+            if not scaled:
+                large = _grown(large, size)
+            value[beyond] = np.copysign(large, x[beyond]) if order else large
+        np.copyto(out, value, casting="same_kind")
+
+    return computed
+
+
+#: Modified Bessel function of the first kind of order 0, of NumPy arrays.
+i0_on_host = in_two_precisions(_single_i(0, scaled=False), lambda x: _grown(_i0e(x), x))
 
 
 I0 = _row("i0", "bessel_i0(a)", i0_on_host, lambda grad, a: MUL.binary(grad, I1.unary(a)))
@@ -138,10 +170,8 @@ def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return I0.out(out, input.detach())
 
 
-@in_double
-def i0e_on_host(x: Any) -> Any:
-    """``exp(-|x|) * i0(x)``."""
-    return _i0e(x)
+#: ``exp(-|x|) * i0(x)``.
+i0e_on_host = in_two_precisions(_single_i(0, scaled=True), _i0e)
 
 
 I0E = _row(
@@ -177,10 +207,8 @@ def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return I0E.out(out, input)
 
 
-@in_double
-def i1_on_host(x: Any) -> Any:
-    """Modified Bessel function of the first kind of order 1."""
-    return _grown(_i1e(x), x)
+#: Modified Bessel function of the first kind of order 1, of NumPy arrays.
+i1_on_host = in_two_precisions(_single_i(1, scaled=False), lambda x: _grown(_i1e(x), x))
 
 
 def _less_ratio(head: Tensor, a: Tensor, out: Tensor) -> Tensor:
@@ -246,10 +274,8 @@ def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return I1.out(out, input.detach())
 
 
-@in_double
-def i1e_on_host(x: Any) -> Any:
-    """``exp(-|x|) * i1(x)``."""
-    return _i1e(x)
+#: ``exp(-|x|) * i1(x)``.
+i1e_on_host = in_two_precisions(_single_i(1, scaled=True), _i1e)
 
 
 I1E: Pointwise = _row(

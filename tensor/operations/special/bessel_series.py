@@ -1,6 +1,6 @@
 """Chebyshev series of Bessel functions: of functions that are smooth on an interval, as each says.
 
-They were fitted with 45 digits at Chebyshev nodes; nvrtc_kernels/cuda/bessel.cuh has those that CUDA's library lacks.
+They were fitted with 45 digits at Chebyshev nodes, polynomials for single precision by Remez' algorithm; nvrtc_kernels/cuda/bessel.cuh has those that CUDA's library lacks.
 """
 
 from __future__ import annotations
@@ -337,4 +337,55 @@ Q1 = (
     -8.215318025458595e-16,
     1.4141084390211833e-16,
     -2.626761589838529e-17,
+)
+
+# As exact as float32 needs: minimax polynomials, from the constant on, up to this size and beyond.
+SINGLE_LIMIT = 5.0
+# I0(x), in x * x: relative errors below 2e-10.
+SINGLE_I0_NEAR = (
+    1.000000000175884,
+    0.2499999982911425,
+    0.015625002503647414,
+    0.000434026454500159,
+    6.78201749088278e-06,
+    6.777143929376902e-08,
+    4.744643020608913e-10,
+    2.249226273402842e-12,
+    1.2856209151200551e-14,
+)
+# I1(x) / x, in x * x: relative errors below 4e-11.
+SINGLE_I1_NEAR = (
+    0.500000000016343,
+    0.062499999863594724,
+    0.002604166844627372,
+    5.4253386271331826e-05,
+    6.781885710583269e-07,
+    5.648810495063298e-09,
+    3.383084197372401e-11,
+    1.4211727311066096e-13,
+    6.980886978482193e-16,
+)
+# sqrt(x) * exp(-x) * I0(x), in 1 / x: relative errors below 8e-9.
+SINGLE_I0_FAR = (
+    0.3989422834559676,
+    0.049865961896749654,
+    0.028225651282868525,
+    0.023244533473636,
+    0.12866527956548926,
+    -0.22252629891023604,
+    -3.3108810571980687,
+    35.911242205799645,
+    -79.35593714858337,
+)
+# sqrt(x) * exp(-x) * I1(x), in 1 / x: relative errors below 9e-9.
+SINGLE_I1_FAR = (
+    0.3989422770220377,
+    -0.14960139937441932,
+    -0.046932967564921345,
+    -0.03496013398462185,
+    -0.13372410267447302,
+    0.023022205609204656,
+    5.0627026352033875,
+    -44.315700968572294,
+    92.9533228001594,
 )
