@@ -26,7 +26,7 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.host import half_precision, native_loops
 from tensor.core.host.broadcasting import use_rows_in_place
-from tensor.core.host.scratch import scratch
+from tensor.core.host.scratch import BLOCK, scratch
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import not_implemented
 from tensor.core.plans.copies import host_conversion
@@ -606,8 +606,8 @@ class Pointwise:
                 value = held
             finish(into, value)
 
-        # One step needs fewer arrays in the cache at once, and conversions take longer than memory does.
-        size = _BLOCK << 2 * is_ufunc
+        # One step needs fewer arrays in the cache at once, and what is converted is to lie in scratch memory.
+        size = min(_BLOCK << 2 * is_ufunc, BLOCK // element.itemsize)
         # Half precision is rounded without looking for a native loop for each block.
         round_half = None
         if rounded is None and compute_dtype is float32 and target.dtype in _HALVES:
