@@ -181,7 +181,7 @@ def single_normal_tail(x: Any, out: Any) -> tuple[Any, Any, Any, bool]:
 
 
 def normal_tails(x: Any) -> tuple[Any, Any]:
-    """The normal distribution function at ``x``, and ``exp(-x * x / 2)``: float64, as exact as float32 needs.
+    """The normal distribution function at ``x``, and ``exp(-x * x / 2)``: float64, as exact as float32 needs, in scratch memory.
 
     Parameters
     ----------
@@ -191,10 +191,10 @@ def normal_tails(x: Any) -> tuple[Any, Any]:
     size = np.abs(x, out=scratch(x))
     if not np.maximum.reduce(size, axis=None, initial=0.0) <= 15:
         np.minimum(size, 15.0, out=size)
-    bell = np.square(size)
+    bell = np.square(size, out=scratch(x))
     bell *= -0.5
     np.exp(bell, out=bell)
-    tail = polynomial(_TAIL_NUMERATOR, size, np.empty_like(x))
+    tail = polynomial(_TAIL_NUMERATOR, size, scratch(x))
     tail /= polynomial(_TAIL_DENOMINATOR, size, scratch(x))
     tail *= bell
     # 1 - tail at positive numbers, without a branch.
@@ -351,7 +351,7 @@ _FAR = (
 
 
 def _single_quantile(q: Any, distance: Any) -> Any:
-    """The normal quantile at ``1/2 + q``, as exact as float32 needs.
+    """The normal quantile at ``1/2 + q``, as exact as float32 needs, in scratch memory.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ def _single_quantile(q: Any, distance: Any) -> Any:
     """
     square = np.square(q, out=scratch(q))
     np.subtract(0.425**2, square, out=square)
-    result = polynomial(_CENTRAL[0], square, np.empty_like(q))
+    result = polynomial(_CENTRAL[0], square, scratch(q))
     result /= polynomial(_CENTRAL[1], square, scratch(q))
     result *= q
     far = np.flatnonzero(~(np.abs(q, out=square) <= 0.425))
@@ -376,10 +376,14 @@ def _single_quantile(q: Any, distance: Any) -> Any:
 
 
 def _single_erfinv(x: Any, out: Any) -> None:
-    q = x.astype(np.float64).reshape(-1)
+    q = scratch(x, np.float64)
+    np.copyto(q, x)
+    q = q.reshape(-1)
     q *= 0.5
     distance = np.subtract(0.5, np.abs(q, out=scratch(q)))
-    out[...] = (_single_quantile(q, distance) * _ROOT_HALF).reshape(out.shape)
+    result = _single_quantile(q, distance)
+    result *= _ROOT_HALF
+    np.copyto(out, result.reshape(out.shape), casting="same_kind")
 
 
 #: Inverse of the error function, of NumPy arrays.
@@ -547,10 +551,22 @@ def _log_ndtr(x: Any) -> Any:
     return np.where(np.isnan(x), x, np.where(x < -1, far, near))
 
 
-@in_double
-def log_ndtr_on_host(x: Any) -> Any:
-    """Logarithm of :func:`ndtr`, exact also where that is tiny."""
-    return _log_ndtr(x)
+def _single_log_ndtr(x: Any, out: Any) -> None:
+    argument = scratch(x, np.float64)
+    np.copyto(argument, x)
+    value, _ = normal_tails(argument)
+    np.log(value, out=value)
+    limit = _LARGEST_OF_LOGARITHM
+    if not (np.maximum.reduce(x, axis=None, initial=0.0) <= limit and np.min(x, initial=0.0) >= -limit):
+        beyond = ~(np.abs(x) <= limit)
+        value[beyond] = _log_ndtr(x[beyond].astype(np.float64))
+    np.copyto(out, value, casting="same_kind")
+
+
+#: Up to this size the distribution function is neither as tiny nor as near 1 that its logarithm would be inexact.
+_LARGEST_OF_LOGARITHM = 5.0
+#: Logarithm of :func:`ndtr` of NumPy arrays, exact also where that is tiny.
+log_ndtr_on_host = in_two_precisions(_single_log_ndtr, _log_ndtr)
 
 
 LOG_NDTR = Pointwise(
