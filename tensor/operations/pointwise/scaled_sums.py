@@ -16,7 +16,7 @@ from tensor.operations.pointwise_operation import Pointwise, by_category, writte
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, SUB, check_factor
 from .complex_numbers import conjugate
-from .selection import FEW, choose
+from .selection import FEW, blended
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -30,10 +30,17 @@ def _between(a: Any, b: Any, c: Any, out: Any = None) -> Any:
         # The end that is nearer, and how far it is from there, in the direction of the difference.
         if out is None:
             out = np.empty(np.broadcast_shapes(a.shape, b.shape, c.shape), a.dtype)
-        share = np.abs(c, out=scratch(c))
-        far = share >= 0.5
-        np.subtract(c, far, out=share)
-        end = choose(far, b, a, scratch(out))
+        # Numbers without their signs are ordered as their bits are: where the difference is negative, all bits of a mask are set.
+        bits = np.dtype(f"i{c.itemsize}")
+        one, below_half = (
+            np.array(number, c.dtype).view(bits) for number in (1, np.nextafter(c.dtype.type(0.5), 0))
+        )
+        far = np.abs(c, out=scratch(c)).view(bits)
+        np.subtract(below_half, far, out=far)
+        np.right_shift(far, 8 * c.itemsize - 1, out=far)
+        share = np.bitwise_and(far, one, out=scratch(far)).view(c.dtype)
+        np.subtract(c, share, out=share)
+        end = blended(far, b.view(bits), a.view(bits), scratch(out, bits)).view(c.dtype)
         difference = np.multiply(np.subtract(b, a, out=out), share, out=out)
         return np.add(end, difference, out=out)
     difference = np.subtract(b, a, out=out)
