@@ -254,10 +254,13 @@ def _together(
 ) -> Activated | None:
     device_state: Any = product.out.layout.device_state
     dtype = product.out.layout.dtype
+    reads = [each for each in (product.left, product.right, product.bias, input) if each is not None]
+    if any(each.offset % epilogues.ALIGNMENT for each in reads):
+        # Calls with operands that are not aligned have a program of their own.
+        return None
     multiply = epilogues.product(device_state, dtype, product.sizes, product.factors, epilogue)
     if multiply is None:
         return None
-    reads = [each for each in (product.left, product.right, product.bias, input) if each is not None]
     apart = _Apart(product, element, input, reduction, results, reads, alone)
     # An address behind those of all operands stands for what is not there.
     places = {id(ref): number for number, ref in enumerate((*results, *reads))}

@@ -51,8 +51,10 @@ GELU_GRADIENT = {
 _WITH_INPUT = (*GELU_AND_INPUT.values(), *GELU_GRADIENT.values())
 #: What columns of gelu's input are a multiple of.
 _INPUT_COLUMNS = 8
-#: Alignments in bytes that algorithms are asked for: that of memory as it is allocated, and of most views.
-_ALLOCATED, _USUAL = 256, 16
+#: What addresses are multiples of, in bytes.
+ALIGNMENT = 16
+#: The same of memory as it is allocated, which algorithms are asked for first.
+_ALLOCATED = 256
 _ALIGNMENT_ATTRIBUTES = tuple(each for each in Preference if "_ALIGNMENT_" in each.name)
 _IN_COMPUTE_TYPE = (
     Reduction.CUBLASLT_REDUCTION_SCHEME_INPLACE | Reduction.CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
@@ -122,7 +124,7 @@ def product(
         c_address: int, a_address: int, b_address: int, vector: int = 0, input: int = 0, alpha: float = 1
     ) -> bool:
         together = c_address | a_address | b_address | vector | input
-        if together % _USUAL:
+        if together % ALIGNMENT:
             return False
         blas = local.blas
         if blas is None or blas.stream is not local.stream or current.device is not native:
@@ -258,7 +260,7 @@ def _describe(
     if question.leading:
         result.set(Desc.CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ctypes.c_int64(question.leading))
         result.point_input(input)
-    alignment = _ALLOCATED if is_allocated else _USUAL
+    alignment = _ALLOCATED if is_allocated else ALIGNMENT
     wishes: dict[int, Any] = {each: ctypes.c_uint32(alignment) for each in _ALIGNMENT_ATTRIBUTES}
     wishes[Preference.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES] = ctypes.c_uint64(blas.workspace[1])
     if not reduced:

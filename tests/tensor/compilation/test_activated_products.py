@@ -163,21 +163,12 @@ def test_what_else_reads_the_input_of_gelu(dtype: Any) -> None:
 def test_sums_for_a_bias(dtype: Any) -> None:
     """Sums of the gradient that would be a pass of their own, as the product for the weight's gradient does not give them."""
 
-    def with_addmm(x: Any, first: Any, bias: Any, second: Any) -> Any:
-        return _gelu(tensor.addmm(bias, x, first)) @ second
-
     def with_a_frozen_weight(x: Any, first: Any, bias: Any, second: Any) -> Any:
         return functional.linear(_gelu(functional.linear(x, first, bias)), second)
 
     x, first, bias, second, _ = _operands(dtype, (11,))
-    matrices = [
-        x,
-        first.detach().t().contiguous().requires_grad_(),
-        bias,
-        second.detach().t().requires_grad_(),
-    ]
     frozen = [x, first.detach(), bias, second]
-    for function, operands in ((with_addmm, matrices), (with_a_frozen_weight, frozen)):
+    for function, operands in ((_of_matrices, _matrices(dtype)), (with_a_frozen_weight, frozen)):
         compiled = _compare(function, operands)
         forward, backward = _calls(compiled, operands)
         assert forward[0] == "cublasLtMatmul gelu aux bias"
@@ -325,39 +316,50 @@ def _shifted(operands: list[Any], which: int) -> list[Any]:
     return [*operands[:which], view, *operands[which + 1 :]]
 
 
-@pytest.mark.parametrize("which", [0, 1, 2, 3])
-def test_operands_at_any_address(which: int) -> None:
-    """Where cuBLASLt refuses, the same is done by several launches, backward with sums, too."""
-
-    def function(x: Any, first: Any, bias: Any, second: Any) -> Any:
-        return _gelu(tensor.addmm(bias, x, first)) @ second
-
-    x, first, bias, second, _ = _operands(tensor.float32, (11,))
-    operands = [
+def _matrices(dtype: Any) -> list[Any]:
+    """Operands of :func:`_of_matrices`."""
+    x, first, bias, second, _ = _operands(dtype, (11,))
+    return [
         x,
         first.detach().t().contiguous().requires_grad_(),
         bias,
         second.detach().t().contiguous().requires_grad_(),
     ]
-    compiled = _compare(function, operands)
+
+
+def _of_matrices(x: Any, first: Any, bias: Any, second: Any) -> Any:
+    return _gelu(tensor.addmm(bias, x, first)) @ second
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_operands_at_any_address(which: int) -> None:
+    operands = _matrices(tensor.float32)
+    compiled = _compare(_of_matrices, operands)
     shifted = _shifted(operands, which)
     for results in (_trained(compiled, shifted), _trained(compiled, operands)):
-        for one, other in zip(results, _trained(function, _exact(operands)), strict=True):
+        for one, other in zip(results, _trained(_of_matrices, _exact(operands)), strict=True):
             tensor.testing.assert_close(one.detach().cpu().double(), other.detach(), rtol=1e-4, atol=1e-4)
     forward, backward = _calls(compiled, shifted)
     assert ("cublasLtMatmul gelu aux bias" not in forward) == (which < 3)
     assert ("cublasLtMatmul dgelu bgrad" not in backward) == (which == 3)
 
 
-def test_without_an_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+def test_without_an_algorithm(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same is done by several launches, sums for a bias, too."""
     monkeypatch.setattr(epilogues.Described, "choose", lambda *_: None)
-    for biased in (True, False):
-        operands = _operands(tensor.bfloat16, biased=biased)
-        compiled = _compare(_perceptron, operands)
+    for function, operands in (
+        (_perceptron, _operands(dtype)),
+        (_perceptron, _operands(dtype, biased=False)),
+        (_perceptron, _operands(dtype, grad=False)),
+        (_of_matrices, _matrices(dtype)),
+    ):
+        compiled = _compare(function, operands)
+        assert "with gelu" in compiled.explain(*operands)
         forward, backward = _calls(compiled, operands)
         assert not any("Lt" in name for name in (*forward, *backward))
         assert sum("gelu" in name for name in forward) == 1
-        assert sum("gelu" in name for name in backward) == 1
+        assert sum("gelu" in name for name in backward) == bool(backward)
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
