@@ -27,7 +27,7 @@ _CAPABILITY = (9, 0)
 _BYTES, _ALIGNMENT = 128, 16
 _MOST_DIMENSIONS, _MOST_SIZE, _MOST_STRIDE, _MOST_BOX, _MOST_STEP = 5, 1 << 32, 1 << 40, 256, 8
 #: Addresses whose maps are remembered.
-_MOST_ENCODED = 64
+_MOST_ENCODED = 1024
 
 
 class TensorMap:

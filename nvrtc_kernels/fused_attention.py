@@ -1,7 +1,7 @@
 """Attention in one kernel, and its gradients in one or two, with no scores in memory.
 
-See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``, and for products of warpgroups, on Hopper,
-``cuda/warpgroup_attention.cuh``.
+See ``cuda/fused_attention.cuh`` and ``cuda/fused_attention_backward.cuh``, and for products of warpgroups and bulk copies, on
+Hopper, ``cuda/warpgroup_attention.cuh`` and ``cuda/bulk_attention.cuh``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drv import TensorMap
 
 from .attention import Extras
 from .dtypes import bfloat16, float16, float32
@@ -120,7 +122,17 @@ _PIECES = (8, 4, 2, 1)
 _PIECE_BYTES = 16
 #: Bytes of what backward saves of a row.
 STATISTICS = 8
-_WARPGROUPS_HEADER = '#include "warpgroup_attention.cuh"\n\n'
+#: What kernels for teams of warpgroups include, by whether rows come by bulk copies.
+_WARPGROUPS_HEADERS = {
+    False: '#include "warpgroup_attention.cuh"\n\n', True: '#include "bulk_attention.cuh"\n\n'
+}  # fmt: skip
+#: Elements of a row that a bulk copy brings: 128 bytes, which the swizzle permutes.
+_BULK_ELEMENTS = 64
+#: Dimensions of a tensor map beside positions and elements, at the most.
+_MOST_MAPPED = 3
+#: Tiles of keys and of values that are in shared memory where they come by bulk copies, and bytes of the barriers there.
+_STAGES, _BARRIER_BYTES = 2, 64
+_TENSOR_MAP = 128
 _MAX_MATRICES = 65535
 #: Longest sequences, and what stands for a window without an end: four of them are a 32-bit number.
 _LONGEST = 1 << 29
@@ -162,8 +174,7 @@ class Sizes(NamedTuple):
 
     def packed(self, strides: Strides) -> tuple[int, bytes]:
         """Dimensions of matrices that are left, and the operands' sizes and strides as the kernels take them."""
-        # A single matrix has no dimension left, and the kernel one of size 1.
-        sizes, steps = collapse((*self.shape, 1), *[(*each[:-2], 0) for each in strides])
+        sizes, steps = self.collapsed(strides)
         numbers = (*sizes, *[step for each in steps for step in each], *[each[-2] for each in strides])
         before, after = (_LONGEST if each < 0 else min(each, _LONGEST) for each in self.window)
         after = 0 if self.causal else after
@@ -171,6 +182,13 @@ class Sizes(NamedTuple):
             f"={len(numbers)}q8i", *numbers, self.positions, self.keys, self.groups, self.width, self.values,
             before, after, after < _LONGEST and before == _LONGEST,
         )  # fmt: skip
+
+    def collapsed(self, strides: Strides) -> tuple[Sequence[int], Strides]:
+        """Dimensions of matrices that are left, and each operand's strides over them."""
+        if prod(self.shape) == 1:
+            # A single matrix has no dimension left, and the kernel one of size 1.
+            return (1,), [(0,) for _ in strides]
+        return collapse(self.shape, *[each[:-2] for each in strides])
 
     @property
     def padded(self) -> int:
@@ -241,13 +259,53 @@ def _by_warpgroups(device: Device, dtype: dtype, sizes: Sizes) -> bool:
     )
 
 
+def _by_bulk_copies(
+    dtype: dtype, sizes: Sizes, strides: Strides, operands: Sequence[int], *, aligned: bool
+) -> bool:
+    """Whether rows that products of warpgroups read come to shared memory by bulk copies: where tensor maps describe them.
+
+    There are none of sequences that lie one behind the other, of which a map would have all rows: the next sequence's would stand
+    where rows behind the last one are zeros, and no weight of 0 makes an infinite value 0. ``operands`` are the numbers in ``strides``
+    of what is read, ``aligned`` tells that addresses are multiples of 16.
+    """
+    shape, steps = sizes.collapsed(strides)
+    unit = _PIECE_BYTES // dtype.itemsize
+    return (
+        aligned
+        and not sizes.heads
+        and len(shape) <= _MOST_MAPPED
+        and all(strides[number][-2] > 0 for number in operands)
+        and all(step % unit == 0 for number in operands for step in (*steps[number], strides[number][-2]))
+    )
+
+
+def _tensor_maps(
+    device: Device, dtype: dtype, sizes: Sizes, strides: Strides, operands: Sequence[tuple[int, int, int]]
+) -> list[TensorMap]:
+    """A map for each of some operands: its number in ``strides``, its rows' elements, and how many rows are copied at a time."""
+    shape, steps = sizes.collapsed(strides)
+    maps = []
+    for number, width, rows in operands:
+        # A dimension that is broadcast has one index there, and any stride.
+        outer = [size if step else 1 for size, step in zip(shape, steps[number], strict=True)]
+        apart = [step * dtype.itemsize or _PIECE_BYTES for step in steps[number]]
+        positions = sizes.keys if number in (1, 2) else sizes.positions
+        maps.append(
+            TensorMap(
+                dtype.name, (*outer, positions, width), (*apart, strides[number][-2] * dtype.itemsize),
+                (*[1] * len(outer), rows, _BULK_ELEMENTS), swizzle=128, promotion=128, device=device,
+            )
+        )  # fmt: skip
+    return maps
+
+
 def _threads(warpgroups: int) -> int:
     """Of a block of so many warpgroups, or without any."""
     return _THREADS * max(warpgroups, 1)
 
 
-def _team(warpgroups: int) -> str:
-    return f"Warpgroups<{warpgroups}>" if warpgroups else "Warps"
+def _team(warpgroups: int, *, bulk: bool = False) -> str:
+    return f"{'Bulk' * bulk}Warpgroups<{warpgroups}>" if warpgroups else "Warps"
 
 
 def _parts(dtype: dtype, tf32: bool) -> int:
@@ -284,6 +342,7 @@ def plan(
     *,
     dropping: bool,
     tf32: bool,
+    aligned: bool = False,
 ) -> Callable[..., None]:
     """What computes attention of operands that :func:`takes` accepts.
 
@@ -299,6 +358,8 @@ def plan(
         Whether weights are dropped.
     tf32
         Whether factors of float32 are rounded to TF32. Otherwise each is the sum of two such numbers.
+    aligned
+        Whether addresses of queries, keys and values are multiples of 16.
 
     Returns
     -------
@@ -309,23 +370,32 @@ def plan(
         float32 of products of weights that are rounded to the operands' dtype, or to TF32; without it about those of
         float32.
     """
-    padded, tiles = sizes.padded, _WIDE_TILES if dtype is float32 else _TILES
+    padded, tiles, bulk = sizes.padded, _WIDE_TILES if dtype is float32 else _TILES, False
     if _by_warpgroups(device, dtype, sizes):
         groups, held = 1, 0
         warpgroups, keys_of_tile = _WARPGROUPS, _HOPPER_KEYS
+        bulk = _by_bulk_copies(dtype, sizes, strides, range(3), aligned=aligned)
     else:
         warpgroups, groups = 0, 2 if sizes.positions > _QUERIES and (padded, 2) in tiles else 1
         keys_of_tile, held = tiles[padded, groups]
     threads = _threads(warpgroups)
     rows = groups * threads // 2
-    shared = (rows + 2 * keys_of_tile) * padded * dtype.itemsize
+    stages = _STAGES if bulk else 1
+    shared = (rows + 2 * stages * keys_of_tile) * padded * dtype.itemsize + _BARRIER_BYTES * bulk
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
+    inputs, addressed = f"const {t}* query, const {t}* key, const {t}* value", "query, key, value"
+    maps: list[TensorMap] = []
+    if bulk:
+        inputs = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in ("query", "key", "value"))
+        addressed = "&query, &key, &value"
+        read = (0, sizes.width, rows), (1, sizes.width, keys_of_tile), (2, sizes.values, keys_of_tile)
+        maps = _tensor_maps(device, dtype, sizes, strides, read)
     launch = _launcher(
         device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, sizes, mask,
-        dropping, f"const {t}* query, const {t}* key, const {t}* value, {t}* result, float* logarithms",
-        f"attend<{_team(warpgroups)}, {t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
-        "query, key, value, result, logarithms", shared, warpgroups=warpgroups,
+        dropping, f"{inputs}, {t}* result, float* logarithms",
+        f"attend<{_team(warpgroups, bulk=bulk)}, {t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
+        f"{addressed}, result, logarithms", shared, warpgroups=warpgroups, maps=len(maps),
     )  # fmt: skip
     grid, count = -(-sizes.positions // rows), prod(sizes.shape)
 
@@ -335,6 +405,19 @@ def plan(
         extra = [each for each in (sequences, seen, dropped) if each]
         launch(grid, count, 1, threads, 1, 1, shared, stream, operands, scale, *extra, *addresses)
 
+    def run_by_bulk_copies(
+        stream: Any, scale: float, sequences: bytes, seen: bytes, dropped: bytes, query: int, key: int, value: int,
+        *outputs: int,
+    ) -> None:  # fmt: skip
+        extra = [each for each in (seen, dropped) if each]
+        launch(
+            grid, count, 1, threads, 1, 1, shared, stream, operands, scale, *extra, of_query.at(query), of_key.at(key),
+            of_value.at(value), *outputs,
+        )  # fmt: skip
+
+    if bulk:
+        of_query, of_key, of_value = maps
+        return run_by_bulk_copies
     return run
 
 
@@ -486,9 +569,9 @@ def _cuda(flag: bool) -> str:
 def _launcher(
     device: Device, dtype: dtype, header: str, name: str, operands_type: str, operands: bytes, sizes: Sizes,
     mask: MaskRows | None, dropping: bool, parameters: str, function: str, passed: str, shared: int, first: str = "",
-    warpgroups: int = 0,
+    warpgroups: int = 0, maps: int = 0,
 ) -> Callable[..., None]:  # fmt: skip
-    """A kernel that takes operands, scale, and, where there are, sequences, mask and dropout, before its addresses.
+    """A kernel that takes operands, scale, and, where there are, sequences, mask and dropout, before tensor maps and addresses.
 
     ``first`` is what the function is given behind the operands.
     """
@@ -501,11 +584,11 @@ def _launcher(
     lengths = "sequences" if sequences else "EqualLengths()"
     call_arguments = ", ".join(["operands", f"{first}scale", lengths, *extras.arguments])
     source = (
-        f"{includes(header)}{_WARPGROUPS_HEADER if warpgroups else ''}"
+        f"{includes(header)}{_WARPGROUPS_HEADERS[maps > 0] if warpgroups else ''}"
         f'extern "C" __global__ void __launch_bounds__({_threads(warpgroups)}) {name}({head}, {parameters}) {{\n'
         f"    {function}({call_arguments}, {passed});\n}}\n"
     )
-    every = (len(operands), "f", *codes, *extras.codes, *"P" * (parameters.count("*")))
+    every = (len(operands), "f", *codes, *extras.codes, *[_TENSOR_MAP] * maps, *"P" * parameters.count("*"))
     return launcher(
         device, "fused_attention.cu", source, name, every, shared, one_architecture=warpgroups > 0
     )

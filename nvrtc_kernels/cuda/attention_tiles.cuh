@@ -6,6 +6,9 @@
 #include "exponentials.cuh"
 #include "fragments.cuh"
 
+template <class Team, class T, int Width, int Own, int Keys, int Piece, int Rank>
+struct CopiedTiles;
+
 // Who multiplies: a block's four warps, each its own rows, by `mma.sync`. The other way is Warpgroups
 // (warpgroup_attention.cuh), which has the same members.
 struct Warps {
@@ -16,6 +19,12 @@ struct Warps {
     // `Groups` times 16 rows of each warp that are the left operand of many products, from row `warp * Groups * 16` on.
     template <class T, int Width, int Rows, int Parts, int Groups, int Held>
     using Left = LeftRows<T, Width, Parts, Groups, Held>;
+
+    // What operands are read from, and how: by threads that copy.
+    template <class T>
+    using Source = T;
+    template <class T, int Width, int Own, int Keys, int Piece, int Rank>
+    using Tiles = CopiedTiles<Warps, T, Width, Own, Keys, Piece, Rank>;
 
     // What this thread has copied is there for products behind the next barrier.
     static __device__ void show() {}
@@ -136,6 +145,65 @@ __device__ inline void fetch_tile(const Tile& to, const T* from, long long row_s
         }
     }
 }
+
+// The queries of a block of forward, its keys and its values in shared memory, which all threads copy: the next keys while exponentials
+// and the product with the values are computed, the values while the scores are.
+template <class Team, class T, int Width, int Own, int Keys, int Piece, int Rank>
+struct CopiedTiles {
+    typedef typename Team::template Tile<T, Width, Keys> Tile;
+    const AttentionOperands<Rank, 4>& operands;
+    T* memory;
+    const T *query, *key, *value;
+    int positions, all;
+
+    template <class S>
+    __device__ CopiedTiles(
+        const AttentionOperands<Rank, 4>& of, const Sequence& sequence, S, T* shared_memory, const T* queries, const T* keys,
+        const T* values)
+        : operands(of), memory(shared_memory), positions(sequence.positions), all(sequence.keys) {
+        long long at[4];
+        operands.find(blockIdx.y, at);
+        query = queries + at[QUERY] + sequence.rows(operands, QUERY);
+        key = keys + at[KEY] + sequence.rows(operands, KEY);
+        value = values + at[VALUE] + sequence.rows(operands, VALUE);
+    }
+    __device__ typename Team::template Tile<T, Width, Own> queries() const { return {memory}; }
+    __device__ Tile keys() const { return {memory + Own * Width}; }
+    __device__ Tile values() const { return {memory + (Own + Keys) * Width}; }
+
+    __device__ void fetch(const Tile& to, const T* from, AttentionOperand operand, int start, int width) const {
+        const long long row = operands.row[operand];
+        fetch_tile<Team::threads, Keys, Piece>(to, from + start * row, row, all - start, width);
+    }
+    __device__ void begin(int first, int start) const {
+        const long long row = operands.row[QUERY];
+        fetch_tile<Team::threads, Own, Piece>(queries(), query + first * row, row, positions - first, operands.width);
+        fetch(keys(), key, KEY, start, operands.width);
+        commit_copies();
+    }
+    __device__ void await_queries() const { arrive<0>(); }
+    // The tile from `start` on is next to be multiplied; those up to `end` follow.
+    __device__ void turn(int start, int) const {
+        fetch(values(), value, VALUE, start, operands.values);
+        commit_copies();
+    }
+    __device__ void keys_were_read(int start, int end) const {
+        __syncthreads();  // by every warp
+        if (start + Keys < end) fetch(keys(), key, KEY, start + Keys, operands.width);
+        commit_copies();
+    }
+    __device__ void await_values() const { arrive<1>(); }
+    // By every warp, when the next keys have arrived.
+    __device__ void values_were_read() const { arrive<0>(); }
+
+private:
+    template <int Left>
+    static __device__ void arrive() {
+        await_copies<Left>();
+        Team::show();
+        __syncthreads();  // what all threads have copied has arrived
+    }
+};
 
 // Two rows of each sixteen are this thread's: the first one of `Groups` times 16 that belong to a warp is `first`.
 template <class T, int Width, int Piece, int Groups>

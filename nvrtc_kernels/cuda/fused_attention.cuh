@@ -11,17 +11,14 @@
 #include "attention_tiles.cuh"
 
 // A warp has `Groups` times 16 queries, of which `Held` fragments each are in registers and the others in shared memory; it takes
-// `Keys` keys at a time.
+// `Keys` keys at a time. Queries, keys and values are what the team's tiles are copied from.
 template <class Team, class T, int Width, int Parts, int Piece, int Groups, int Keys, int Held, int Rank, class S, class M, class D>
 __device__ void attend(
-    const AttentionOperands<Rank, 4>& operands, float scale, S sequences, M mask, D dropout, const T* query, const T* key,
-    const T* value, T* result, float* logarithms) {
+    const AttentionOperands<Rank, 4>& operands, float scale, S sequences, M mask, D dropout,
+    const typename Team::template Source<T>* query, const typename Team::template Source<T>* key,
+    const typename Team::template Source<T>* value, T* result, float* logarithms) {
     constexpr int wide = Width / 8, blocks = Keys / 8, rows = Groups * Team::count * 16;
-    typedef typename Team::template Tile<T, Width, Keys> Tile;
     extern __shared__ __align__(1024) uint4 shared_memory[];
-    T* const memory = reinterpret_cast<T*>(shared_memory);
-    const typename Team::template Tile<T, Width, rows> queries{memory};
-    const Tile keys{memory + rows * Width}, values{keys.memory + Keys * Width};
     const float none = -__int_as_float(0x7f800000);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -29,21 +26,11 @@ __device__ void attend(
     const Window window(operands, sequence);
     const int first = (operands.descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * rows;
     if (first >= sequence.positions) return;
-    long long at[4];
-    operands.find(blockIdx.y, at);
-    query += at[QUERY] + sequence.rows(operands, QUERY);
-    key += at[KEY] + sequence.rows(operands, KEY);
-    value += at[VALUE] + sequence.rows(operands, VALUE);
-    result += at[RESULT] + sequence.rows(operands, RESULT);
-    const int all = sequence.keys, last = first + rows - 1, end = window.end(last);
+    const int last = first + rows - 1, end = window.end(last);
     const int begin = S::has_begin ? window.begin(first) / Keys * Keys : 0;
-    const auto fetch = [&](const Tile& to, const T* from, AttentionOperand operand, int start, int width) {
-        fetch_tile<Team::threads, Keys, Piece>(to, from + start * operands.row[operand], operands.row[operand], all - start, width);
-    };
-    fetch_tile<Team::threads, rows, Piece>(
-        queries, query + first * operands.row[QUERY], operands.row[QUERY], sequence.positions - first, operands.width);
-    fetch(keys, key, KEY, begin, operands.width);
-    commit_copies();
+    typename Team::template Tiles<T, Width, rows, Keys, Piece, Rank> tiles(
+        operands, sequence, sequences, reinterpret_cast<T*>(shared_memory), query, key, value);
+    tiles.begin(first, begin);
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
     const int own = first + warp * Groups * 16 + lane / 4;
@@ -72,20 +59,15 @@ __device__ void attend(
 #pragma unroll
     for (int i = 0; i < Groups * wide * 4; ++i) output[i / 4 / wide][i / 4 % wide][i % 4] = 0;
 
-    await_copies<0>();
-    Team::show();
-    __syncthreads();
-    typename Team::template Left<T, Width, rows, Parts, Groups, Held> lefts(queries, warp * Groups * 16);
+    tiles.await_queries();
+    typename Team::template Left<T, Width, rows, Parts, Groups, Held> lefts(tiles.queries(), warp * Groups * 16);
     lefts.hold();
 
     for (int start = begin; start < end; start += Keys) {
-        fetch(values, value, VALUE, start, operands.values);
-        commit_copies();
+        tiles.turn(start, end);
         float scores[Groups][blocks][4];
-        multiply_rows(scores, lefts, keys, 0);
-        __syncthreads();  // every warp has read the keys
-        if (start + Keys < end) fetch(keys, key, KEY, start + Keys, operands.width);
-        commit_copies();
+        multiply_rows(scores, lefts, tiles.keys(), 0);
+        tiles.keys_were_read(start, end);
 
         // Scores as exponents of 2. Only the first and last tiles have keys that a row does not see.
         const auto over_scores = [&](auto function) {
@@ -137,13 +119,9 @@ __device__ void attend(
             }
         }
 
-        await_copies<1>();
-        Team::show();
-        __syncthreads();  // the values of all threads have arrived
-        multiply_results<Parts>(output, scores, values, 0);
-        await_copies<0>();
-        Team::show();
-        __syncthreads();  // the next keys have arrived, and every warp has read the values
+        tiles.await_values();
+        multiply_results<Parts>(output, scores, tiles.values(), 0);
+        tiles.values_were_read();
     }
 
 #pragma unroll
@@ -161,6 +139,9 @@ __device__ void attend(
             output[r / 2][i][r % 2 * 2 + 1] *= factor;
         }
     }
+    long long at[4];
+    operands.find(blockIdx.y, at);
+    result += at[RESULT] + sequence.rows(operands, RESULT);
     store_rows<T, Width, Piece>(
         result, operands.row[RESULT], first + warp * Groups * 16, sequence.positions, operands.values, output, 1);
 }

@@ -44,6 +44,11 @@ struct Warpgroups {
     template <class T, int Width, int Rows, int Parts, int Groups, int Held>
     using Left = LeftLines<T, Width, Rows>;
 
+    template <class T>
+    using Source = T;
+    template <class T, int Width, int Own, int Keys, int Piece, int Rank>
+    using Tiles = CopiedTiles<Warpgroups, T, Width, Own, Keys, Piece, Rank>;
+
     static __device__ void show() { show_to_products(); }
 };
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.memory.tensor_map import TensorMap
 
 
 class Access(Enum):
@@ -57,7 +58,8 @@ class Span:
 
     ``lane`` ``(pieces,)`` says for each piece which of the lanes that issue the operation it belongs to. The offsets are in
     ``allocation``, or in the shared memory of the blocks ``owners`` ``(pieces,)``, which are the lanes' own where left out.
-    ``width`` is a power of two up to 16, of which addresses are multiples.
+    ``width`` is a power of two up to 16, of which addresses are multiples. ``box`` is the tensor, and the coordinates in it, of the
+    box that a bulk copy brings to shared memory there, where it is one.
     """
 
     kind: Access
@@ -66,6 +68,7 @@ class Span:
     lane: NDArray[np.int64]
     allocation: Allocation | None = None
     owners: NDArray[np.int64] | None = None
+    box: tuple[TensorMap, tuple[int, ...]] | None = None
 
 
 @dataclass(slots=True)

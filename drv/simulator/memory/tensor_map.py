@@ -8,6 +8,7 @@ the channels of a slice take.
 from __future__ import annotations
 
 import functools
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,9 @@ _LAYOUT = np.dtype(
         ("unused", "V26"),
     ]
 )
-assert _LAYOUT.itemsize == BYTES
+#: The same, for packing.
+_PACKER = struct.Struct("<I4BQ5I5H4Q5B3B3h3h2H26x")
+assert _LAYOUT.itemsize == _PACKER.size == BYTES
 #: PTX type, and bytes, of the elements of each ``CUtensorMapDataType``.
 DATA_TYPES = (
     ("u8", 1), ("u16", 2), ("u32", 4), ("s32", 4), ("u64", 8), ("s64", 8), ("f16", 2), ("f32", 4), ("f64", 8),
@@ -76,6 +79,10 @@ def swizzled(addresses: Array, swizzle: int) -> Array:
     for bits, source, target in SWIZZLES[swizzle]:
         result = result ^ (addresses >> source & ((1 << bits) - 1)) << target
     return result
+
+
+def _padded(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return numbers + (0,) * (count - len(numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +138,12 @@ class TensorMap:
 
     def encode(self) -> bytes:
         """The 128 bytes."""
-        record = np.zeros(1, _LAYOUT)
-        record["magic"], record["rank"], record["data_type"] = _MAGIC, self.rank, self.data_type
-        record["interleave"], record["swizzle"], record["fill"] = self.interleave, self.swizzle, self.fill
-        record["address"], record["promotion"], record["im2col"] = self.address, self.promotion, self.im2col
-        record["channels"], record["pixels"] = self.channels, self.pixels
-        record["sizes"][0, : self.rank] = [size & 0xFFFFFFFF for size in self.sizes]
-        record["box"][0, : len(self.box)] = self.box
-        record["strides"][0, : self.rank - 1] = self.strides
-        record["steps"][0, : self.rank] = self.steps
-        record["lower"][0, : len(self.lower)] = self.lower
-        record["upper"][0, : len(self.upper)] = self.upper
-        return record.tobytes()
+        return _PACKER.pack(
+            _MAGIC, self.rank, self.data_type, self.interleave, self.swizzle, self.address,
+            *(size & 0xFFFFFFFF for size in _padded(self.sizes, 5)), *_padded(self.box, 5), *_padded(self.strides, 4),
+            *_padded(self.steps, 5), self.fill, self.im2col, self.promotion, *_padded(self.lower, 3),
+            *_padded(self.upper, 3), self.channels, self.pixels,
+        )  # fmt: skip
 
     @classmethod
     def decode(cls, data: bytes) -> TensorMap | None:

@@ -47,6 +47,7 @@ def plan(
         seen,
         dropping=dropping,
         tf32=tf32,
+        aligned=addresses == 0,
     )
     make, local = maker(out), device_state.local
     make_logarithms = maker(_rows(arrangement))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from drv.simulator.execution.launch_state import LaunchState
     from drv.simulator.execution.translation.code import Site
     from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.memory.tensor_map import TensorMap
 
     from .copies import Source
 
@@ -55,11 +56,12 @@ class Side:
     """Where one end of a transfer is: pieces of ``size`` bytes, in allocations or in the shared memory of the batch.
 
     ``slices`` are allocations (``None`` for shared memory), with the pieces (indices) that are in each, and these pieces'
-    byte offsets there.
+    byte offsets there. ``box`` is what they are of a tensor, as a :class:`Span` has it.
     """
 
     size: int
     slices: list[tuple[Allocation | None, Array, Array]]
+    box: tuple[TensorMap, tuple[int, ...]] | None = None
 
     def cells(self, batch: Batch, element: Any) -> list[tuple[Array, Array, Array]]:
         """Memory as elements: an array, the pieces that are in it, and their indices there."""
@@ -85,7 +87,7 @@ class Side:
                 result.append(Span(kind, offsets, self.size, lane, allocation))
             else:
                 owner, within = np.divmod(offsets, batch.shared_stride)
-                result.append(Span(kind, within, self.size, lane, None, batch.blocks[owner]))
+                result.append(Span(kind, within, self.size, lane, None, batch.blocks[owner], self.box))
         return result
 
 

@@ -88,6 +88,20 @@ class Mbarriers:
         self._gave_up: tuple[int, int] | None = None
         #: How many phases have been complete so far, of all objects.
         self.completed = 0
+        #: Where objects were made.
+        self._positions: set[int] = set()
+
+    def make(self, position: int, arrivals: int) -> None:
+        """An object that expects so many arrivals in each phase."""
+        self._positions.add(position)
+        self._batch.shared(np.uint64)[position // _SIZE] = State(arrivals, arrivals, 0, 0).value
+
+    def states(self) -> tuple[tuple[int, ...], bytes]:
+        """Where objects are, and what they hold."""
+        positions = sorted(self._positions)
+        return tuple(positions), self._batch.shared(np.uint64)[
+            np.array(positions, np.int64) // _SIZE
+        ].tobytes()
 
     def key(self, position: int) -> Hashable:
         """What the observer calls the object at a position in the shared memory of the batch."""
@@ -245,7 +259,7 @@ class MbarrierAccess:
             what = f"makes an mbarrier that expects {int(counts[wrong[0]])} arrivals: 1 to {MOST_ARRIVALS} can be"
             raise self.launch.reports.bad_operand(self, site, int(wrong[0]), what)
         for position, number in zip(positions.tolist(), counts.tolist(), strict=True):
-            self.batch.shared(np.uint64)[position // _SIZE] = State(number, number, 0, 0).value
+            self.batch.mbarriers.make(position, number)
 
     def invalidate_mbarrier(self, site: Site, space: str, address: Array, offset: int) -> None:
         """``mbarrier.inval``: the bytes may be used otherwise."""

@@ -141,6 +141,11 @@ class Operations:
         self.copies = Groups(self, batch.n)
         self.bulk_copies = Groups(self, batch.n)
 
+    @property
+    def idle(self) -> bool:
+        """Whether all of them are carried out."""
+        return not self._pending
+
     def issue(self, operation: Operation) -> None:
         """Carry an operation out, or remember it."""
         if self._schedule == "eager":

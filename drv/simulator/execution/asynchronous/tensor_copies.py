@@ -37,6 +37,7 @@ class Box:
 
     def __init__(self, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> None:
         away, inside = tensor.elements(coordinates, offsets)
+        self.coordinates = coordinates
         size = tensor.element_bytes
         if size > UNIT:
             units = size // UNIT
@@ -171,6 +172,7 @@ class TensorAccess:
             signalled = self.destinations(lane, int(objects[lane]), masks)
             for address, signal in zip(addresses, signalled, strict=True):
                 target = self._in_shared(site, lane, address, tensor, box, Access.WRITE)
+                target.box = tensor, box.coordinates
                 transfer = Transfer(
                     one,
                     site,

@@ -47,6 +47,8 @@ _ORDER = {
 }
 #: Special registers that are other ones each time.
 _TIMES = ("%clock", "%globaltimer")
+#: What threads do with ``mbarrier`` objects that follows from how these are, and from operands.
+_PHASES = {"arrive", "expect_tx", "try_wait"}
 #: What orders a thread's copies.
 _GROUPS = ("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
 
@@ -123,7 +125,7 @@ class AddressSlice:
         )
 
     def _is_complete(self, block: Block) -> bool:
-        if block.end not in (End.FALL, End.JUMP, End.BRANCH, End.BARRIER):
+        if block.end not in (End.FALL, End.JUMP, End.BRANCH, End.BARRIER, End.PHASE):
             return False
         if block.end is End.BARRIER and (
             block.last is None or "red" in block.last.fields or read(block.last)
@@ -138,8 +140,14 @@ class AddressSlice:
 def _watched(block: Block, numbers: dict[str, int]) -> Watched:
     addresses: dict[int, None] = {}
     others: dict[int, None] = {}
-    for each in block.instructions:
+    for each in _all(block):
         for position in range(len(each.operands)):
+            if _is_box(each) and position == 1:
+                # The tensor stays the same, coordinates go on.
+                tensor, coordinates = _tensor(each)
+                others.update(dict.fromkeys(numbers[name] for name in tensor if name in numbers))
+                addresses.update(dict.fromkeys(numbers[name] for name in coordinates if name in numbers))
+                continue
             into = addresses if _is_global(each, position) else others
             names = _deciding(each, position)
             into.update(dict.fromkeys(numbers[name] for name in names if name in numbers))
@@ -151,7 +159,7 @@ def _needed(blocks: Iterable[Block]) -> set[str]:
     pending: list[str] = []
     by_result: dict[str, list[Instruction]] = {}
     for block in blocks:
-        for each in block.instructions:
+        for each in _all(block):
             for position in range(len(each.operands)):
                 pending += _deciding(each, position)
             for name in written(each):
@@ -173,10 +181,34 @@ def _deciding(instruction: Instruction, position: int) -> list[str]:
     """Registers of an operand that decide which memory an instruction accesses."""
     operand = instruction.operands[position]
     is_copy = instruction.base == "cp" and instruction.opcode not in _GROUPS
+    is_phase = instruction.base == "mbarrier" and position > 0
     is_factor = instruction.opcode.startswith(MULTIPLY) and 0 < position < 3 and isinstance(operand, Register)
-    if isinstance(operand, Address) or is_factor or (is_copy and position > 1):
+    if isinstance(operand, Address) or is_factor or is_phase or (is_copy and position > 1):
         return list(operand_registers(operand))
     return []
+
+
+def _all(block: Block) -> list[Instruction]:
+    """Instructions of a block, with a wait at its end."""
+    if block.end is End.PHASE and block.last is not None:
+        return [*block.instructions, block.last]
+    return block.instructions
+
+
+def _is_box(instruction: Instruction) -> bool:
+    """Whether an instruction brings a box of a tensor to the shared memory of its block."""
+    fields = instruction.opcode.split(".")
+    return fields[:7] == ["cp", "async", "bulk", "tensor", *fields[4:5], "shared::cluster", "global"] and not {
+        "im2col", "im2col_no_offs", "multicast::cluster"
+    }.intersection(fields)  # fmt: skip
+
+
+def _tensor(instruction: Instruction) -> tuple[list[str], list[str]]:
+    """Registers of a box's tensor map, and of its coordinates."""
+    operand = instruction.operands[1]
+    assert isinstance(operand, Address)
+    base = [operand.base.name] if isinstance(operand.base, Register) else []
+    return base, [name for each in operand.coordinates for name in operand_registers(each)]
 
 
 def _is_global(instruction: Instruction, position: int) -> bool:
@@ -196,7 +228,13 @@ def _is_known(instruction: Instruction) -> bool:
     """Whether an instruction that does not compute does what its addresses say, or nothing that is counted by them."""
     fields = instruction.fields
     if instruction.base == "cp":
-        return instruction.opcode in _GROUPS or (fields[1] == "async" and fields[2] in ("ca", "cg"))
+        return (
+            instruction.opcode in _GROUPS
+            or (fields[1] == "async" and fields[2] in ("ca", "cg"))
+            or _is_box(instruction)
+        )
+    if instruction.base == "mbarrier":
+        return fields[1] in _PHASES
     if instruction.base in _PLAIN:
         spaces = {"global", "shared", "local", "const"}
         constant = any(

@@ -8,6 +8,11 @@ to global memory are as far on as they were before. The last iterations that ran
 next ones whether it holds for it. As far as it does, they count as the last one did; their accesses to global memory are
 counted one by one, at their own addresses. The last iterations of a loop, and whatever differs, run.
 
+What ``mbarrier`` objects let threads do follows from how they are and from what threads do with them. So iterations repeat where the
+objects are the same before each, nothing is on its way, and instructions name the same objects, phases and numbers. A box of
+a tensor that a bulk copy brings goes on along the tensor's dimensions; iterations repeat as long as no part of it leaves the
+tensor, outside of which it reads nothing.
+
 What an iteration repeats may be several turns of a loop, such as two where buffers take turns.
 """
 
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from drv.simulator.checks.observation import Access, Lanes, Site
     from drv.simulator.execution.translation.plan import FunctionPlan
     from drv.simulator.memory.address_space import Allocation
+    from drv.simulator.memory.tensor_map import TensorMap
 
     from .address_slice import AddressSlice
     from .meter import Meter
@@ -45,7 +51,7 @@ _ALIKE = 3
 #: Iterations that run in any case at a loop's end, and those that are worth being left out.
 _RUN_AT_END, _WORTH = 1, 2
 #: Basic blocks and accesses that are remembered.
-_MOST_EVENTS, _MOST_ACCESSES = 4000, 800
+_MOST_EVENTS, _MOST_ACCESSES = 4000, 3200
 #: Iterations that are left out at a time, at the most.
 _MOST_LEFT_OUT = 1 << 16
 
@@ -76,15 +82,25 @@ class _Accessed(NamedTuple):
     site: Site
 
 
+class _Box(NamedTuple):
+    """A box of a tensor was brought to shared memory."""
+
+    tensor: TensorMap
+    coordinates: tuple[int, ...]
+    lanes: Lanes
+
+
 @dataclass(slots=True)
 class _Visit:
-    """All lanes are at the head of a loop: what they hold, what they did until then."""
+    """All lanes are at the head of a loop: what they hold, what they did until then, how ``mbarrier`` objects are."""
 
     registers: list[Array]
     lanes: Any
     events: int
     accesses: int
+    boxes: int
     tally: Tally
+    phases: Any
 
 
 class Iterations:
@@ -114,6 +130,7 @@ class Iterations:
         self._visits: dict[int, list[_Visit]] = {}
         self._events: list[_Event] = []
         self._accesses: list[_Accessed] = []
+        self._boxes: list[_Box] = []
 
     # What happens
 
@@ -125,12 +142,16 @@ class Iterations:
         if batch is not self._batch:
             self._batch = batch
             self._clear()
-        if lanes.n != batch.live_count:
+        if lanes.n != batch.live_count or not _is_idle(batch):
             self._visits.pop(index, None)
             return
         visits = self._visits.setdefault(index, [])
         tally = self._meter.tally()
-        visits.append(_Visit(registers.copy(), lanes, len(self._events), len(self._accesses), tally))
+        visits.append(
+            _Visit(
+                registers.copy(), lanes, len(self._events), len(self._accesses), len(self._boxes), tally, _phases(batch)
+            )
+        )  # fmt: skip
         del visits[: -_ALIKE * _LONGEST - 1]
         for turns in range(1, _LONGEST + 1):
             chosen = visits[::-turns][: _ALIKE + 1][::-1]
@@ -157,28 +178,37 @@ class Iterations:
             if len(self._accesses) > 4 * _MOST_ACCESSES:
                 self._forget()
 
+    def brought(self, tensor: TensorMap, coordinates: tuple[int, ...], lanes: Any) -> None:
+        """One of ``lanes`` brought a box of a tensor to shared memory."""
+        if self._visits and lanes.batch is self._batch:
+            self._boxes.append(_Box(tensor, coordinates, lanes))
+            if len(self._boxes) > 4 * _MOST_ACCESSES:
+                self._forget()
+
     def _forget(self) -> None:
         """Let go of what happened before the visits that are remembered, and of loops that have not come round for long."""
         while self._visits:
             oldest = min(self._visits, key=lambda index: self._visits[index][0].events)
             first = self._visits[oldest][0]
-            events, accesses = first.events, first.accesses
+            events, accesses, boxes = first.events, first.accesses, first.boxes
             if (
                 len(self._events) - events <= _MOST_EVENTS
                 and len(self._accesses) - accesses <= _MOST_ACCESSES
+                and len(self._boxes) - boxes <= _MOST_ACCESSES
             ):
                 break
             del self._visits[oldest]
         else:
             self._clear()
             return
-        if events < _MOST_EVENTS and accesses < _MOST_ACCESSES:
+        if events < _MOST_EVENTS and accesses < _MOST_ACCESSES and boxes < _MOST_ACCESSES:
             return
-        del self._events[:events], self._accesses[:accesses]
+        del self._events[:events], self._accesses[:accesses], self._boxes[:boxes]
         for visits in self._visits.values():
             for each in visits:
                 each.events -= events
                 each.accesses -= accesses
+                each.boxes -= boxes
 
     # Whether iterations repeat each other
 
@@ -188,6 +218,8 @@ class Iterations:
         if (
             len({after.events - before.events for before, after in spans}) > 1
             or len({after.accesses - before.accesses for before, after in spans}) > 1
+            or len({after.boxes - before.boxes for before, after in spans}) > 1
+            or any(each.phases != visits[-1].phases for each in visits)
         ):
             return False
         iterations = [self._events[before.events : after.events] for before, after in spans]
@@ -202,6 +234,10 @@ class Iterations:
             and all(all(map(_same_event, events, last)) for events in iterations)
             and all(
                 self._step(visits, number) is not None for number in range(self._accessed_between(visits))
+            )
+            and all(
+                self._box_steps(visits, number) is not None
+                for number in range(visits[-1].boxes - visits[-2].boxes)
             )
         )
 
@@ -222,6 +258,18 @@ class Iterations:
             ):
                 return None
         return _constant_step([each.offsets for each in same])
+
+    def _box_steps(self, visits: list[_Visit], number: int) -> tuple[int, ...] | None:
+        """How far a box goes along each dimension in an iteration, if that is constant; ``None`` where it is not."""
+        same = [self._boxes[each.boxes + number] for each in visits[:-1]]
+        last = same[-1]
+        if any(each.tensor != last.tensor or not _same_lanes(each.lanes, last.lanes) for each in same):
+            return None
+        steps = {
+            tuple(b - a for a, b in zip(before.coordinates, after.coordinates, strict=True))
+            for before, after in itertools.pairwise(same)
+        }
+        return steps.pop() if len(steps) == 1 else None
 
     # What comes of it
 
@@ -252,6 +300,10 @@ class Iterations:
         for each, distance in zip(accesses, distances, strict=True):
             assert distance is not None
             count = min(count, _within(each, distance))
+        for number, box in enumerate(self._boxes[visits[-2].boxes : visits[-1].boxes]):
+            away = self._box_steps(visits, number)
+            assert away is not None
+            count = min(count, _inside(box, away))
         if count < _WORTH:
             return True
         for iteration in range(1, count + 1):
@@ -381,6 +433,26 @@ def _further(values: Array, step: Array, count: int) -> Array:
         return np.broadcast_to(values[:1] + step[:1] * factor, values.shape)
     result: Array = values + step * factor
     return result
+
+
+def _inside(box: _Box, steps: tuple[int, ...]) -> int:
+    """How many steps a box stays inside its tensor where it moves; none if it is not there now."""
+    result = _MOST_LEFT_OUT
+    for at, step, most, size in zip(box.coordinates, steps, box.tensor.box, box.tensor.sizes, strict=True):
+        if step:
+            room = size - most - at if step > 0 else at
+            result = min(result, room // abs(step) if 0 <= at <= size - most else 0)
+    return result
+
+
+def _is_idle(batch: Any) -> bool:
+    """Whether nothing is on its way that threads wait for."""
+    return "operations" not in vars(batch) or batch.operations.idle
+
+
+def _phases(batch: Any) -> Any:
+    """How a batch's ``mbarrier`` objects are; ``None`` without any."""
+    return batch.mbarriers.states() if "mbarriers" in vars(batch) else None
 
 
 def _within(accessed: _Accessed, step: Array) -> int:

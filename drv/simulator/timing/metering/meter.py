@@ -44,6 +44,8 @@ MOST_BATCHES, SAMPLED_BATCHES = 40, 20
 ENOUGH_LANES, FEWEST_BATCHES = 40_000_000, 2
 #: Keys of sectors that are collected before they are sorted out.
 _MAX_KEYS = 1 << 21
+#: Instructions that wait for an ``mbarrier`` object.
+_WAITS = ("mbarrier.try_wait", "mbarrier.test_wait")
 #: Threads of a warpgroup.
 _WARPGROUP = 4 * WARP
 
@@ -183,6 +185,8 @@ class Meter:
     def asynchronous_begins(self, lanes: Any, site: Site, spans: Sequence[Span], *, generic: bool) -> Any:
         """See :class:`AccessObserver`."""
         for span in spans:
+            if span.box is not None and self._iterations is not None:
+                self._iterations.brought(*span.box, lanes)
             if not span.offsets.size:
                 continue
             if site.text.startswith("wgmma"):
@@ -255,6 +259,9 @@ class Meter:
         """See :class:`AccessObserver`."""
         if self._other is not None:
             self._other.shared_access(offsets, width, kind, lanes, site, stored, owners)
+        if site.text.startswith(_WAITS):
+            # It orders threads as atomics do, and changes nothing: lanes of a warp that name one object share what is read.
+            kind = Access.READ
         self._count_shared(offsets, width, kind, lanes, site)
 
     def _count_shared(

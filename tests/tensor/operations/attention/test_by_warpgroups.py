@@ -1,4 +1,7 @@
-"""Attention by products of warpgroups, which capability 9.0 alone has: against float64, and against products of warps."""
+"""Attention by products of warpgroups, which capability 9.0 alone has: against float64, and against products of warps.
+
+Rows come to shared memory by bulk copies where tensor maps describe them.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, dict[str, Any]]] =
     "rows of odd lengths": ((2, 80, 67), (2, 80, 67), 0, {}),
     "rows with gaps": ((2, 80, 96), (2, 100, 96), 8, {}),
 }  # fmt: skip
+#: Those whose rows lie a multiple of 16 bytes apart.
+MAPPED = {*CASES} - {"masked", "rows of odd lengths"}
 
 
 @pytest.fixture(
@@ -104,6 +109,10 @@ def _teams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sources
 
 
+def _is_bulk(source: str) -> bool:
+    return "BulkWarpgroups<2>" in source
+
+
 @pytest.mark.parametrize("dtype", ERRORS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.sampled(2)
@@ -113,6 +122,7 @@ def test_like_float64(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) ->
     results = _on_device(operands, grad, options)
     assert len(sources) == 3
     assert all("Warpgroups<2>" in each for each in sources)
+    assert [_is_bulk(each) for each in sources] == [name in MAPPED, False, False]
     if "dropout_p" not in options:
         mask = options.get("attn_mask")
         exact_options = (
@@ -147,6 +157,8 @@ def test_sequences_of_several_lengths(window: tuple[int, int], monkeypatch: pyte
     result = varlen_attn(*leaves, offsets, offsets, max(lengths), max(lengths), window_size=window)
     result.backward(rows[3].cuda())
     assert sources and all("Warpgroups<2>" in each for each in sources)
+    # Behind a sequence's rows lie those of the next one, which no tensor map leaves out.
+    assert not any(map(_is_bulk, sources))
     exact = [x.double().requires_grad_() for x in rows[:3]]
     parts = []
     for begin, end in pairwise(begins):
@@ -166,6 +178,87 @@ def test_sequences_of_several_lengths(window: tuple[int, int], monkeypatch: pyte
         [expected.detach(), *(x.grad for x in exact)],
         ERRORS["bfloat16"],
     )
+
+
+@pytest.mark.parametrize("name", sorted(MAPPED))
+@pytest.mark.sampled(2)
+def test_bulk_copies_change_no_bit(name: str, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    operands, grad, options = _operands(name, "bfloat16")
+    sources = _teams(monkeypatch)
+    results = _on_device(operands, grad, options)
+    assert any(map(_is_bulk, sources))
+    assert not drv.simulator.findings()
+    drv.reset()
+    sources.clear()
+    monkeypatch.setattr(fused_attention, "_by_bulk_copies", lambda *_, **__: False)
+    drv.simulator.install(check="full", schedule=schedule, capability=(9, 0))
+    for result, other in zip(results, _on_device(operands, grad, options), strict=True):
+        assert tensor.equal(result, other)
+    assert sources and not any(map(_is_bulk, sources))
+
+
+def _pair(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
+    """What attention on the device computes, and in float64 on the CPU."""
+    result = scaled_dot_product_attention(q, k, v)
+    exact = scaled_dot_product_attention(*(x.cpu().double() for x in (q, k, v)))
+    return result, exact
+
+
+#: Queries, keys and values of 100 positions and 64 elements as views of random numbers, and whether tensor maps describe them.
+VIEWS: dict[str, tuple[Any, bool]] = {
+    "heads of a row": (
+        lambda x: [each.transpose(1, 2) for each in x(2, 100, 3, 3, 64).unbind(2)],
+        True,
+    ),
+    "one sequence of keys": (lambda x: (x(2, 3, 100, 64), *(x(100, 64) for _ in range(2))), True),
+    "keys of all heads": (lambda x: (x(2, 3, 100, 64), *(x(2, 1, 100, 64) for _ in range(2))), True),
+    "keys of all batches": (lambda x: (x(2, 3, 100, 64), *(x(1, 3, 100, 64) for _ in range(2))), True),
+    "one matrix": (lambda x: [x(100, 64) for _ in range(3)], True),
+    "every second row": (lambda x: [x(2, 200, 64)[:, ::2] for _ in range(3)], True),
+    "three dimensions that stay": (
+        lambda x: [x(2, 2, 3, 2, 100, 64)[:, 1, :2, :1] for _ in range(3)],
+        True,
+    ),
+    "four dimensions that stay": (
+        lambda x: [x(3, 2, 3, 2, 3, 2, 100, 64)[:2, 0, :2, 0, :2, 0].expand(2, 2, 2, 100, 64) for _ in range(2)]
+        + [x(2, 2, 2, 2, 2, 100, 64)[:, 0, :, 0]],
+        True,
+    ),
+    "rows of 66": (lambda x: [x(2, 100, 66)[..., :64] for _ in range(3)], False),
+    "addresses of 2 bytes": (lambda x: [x(2 * 100 * 64 + 1)[1:].view(2, 100, 64) for _ in range(3)], False),
+    "one key": (lambda x: (x(2, 100, 64), *(x(2, 1, 64).expand(2, 100, 64) for _ in range(2))), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.sampled(3)
+def test_views(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, mapped = VIEWS[name]
+    generator = tensor.Generator().manual_seed(len(name))
+    numbers = [
+        x.to(tensor.bfloat16)
+        for x in view(lambda *shape: tensor.randn(*shape, generator=generator).cuda().to(tensor.bfloat16))
+    ]
+    sources = _teams(monkeypatch)
+    result, exact = _pair(*numbers)
+    assert [_is_bulk(each) for each in sources] == [mapped]
+    _assert_close([result], [exact], ERRORS["bfloat16"])
+
+
+def test_a_graph_is_replayed_with_other_numbers() -> None:
+    generator = tensor.Generator().manual_seed(2)
+    q, k, v = (tensor.randn(2, 130, 64, generator=generator).cuda().to(tensor.bfloat16) for _ in range(3))
+    scaled_dot_product_attention(q, k, v)
+    tensor.cuda.synchronize()
+    graph = tensor.cuda.CUDAGraph()
+    with tensor.cuda.graph(graph):
+        result = scaled_dot_product_attention(q, k, v)
+    for _ in range(2):
+        for x in (q, k, v):
+            x.copy_(tensor.randn(2, 130, 64, generator=generator))
+        graph.replay()
+        exact = scaled_dot_product_attention(*(x.cpu().double() for x in (q, k, v)))
+        _assert_close([result], [exact], ERRORS["bfloat16"])
 
 
 def test_the_same_bits_every_time() -> None:

@@ -143,6 +143,50 @@ extern "C" __global__ void products(const uint4 *x, float *sums, int steps)
     sums[blockIdx.x * 128 + threadIdx.x] = sum[0] + sum[1] + sum[2] + sum[3];
 }
 """
+#: Boxes of 8 rows of a tensor come to two stages in turn, each when all threads have read what was there before.
+BOXES = r"""
+struct alignas(64) TensorMap { unsigned long long opaque[16]; };
+__device__ unsigned int at(const void *p) { return (unsigned int)__cvta_generic_to_shared(p); }
+__device__ void await(unsigned long long *barrier, int parity) {
+    asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}"
+                 :: "r"(at(barrier)), "r"(parity) : "memory");
+}
+extern "C" __global__ void boxes(const __grid_constant__ TensorMap map, float *sums, int first, int rows)
+{
+    __shared__ alignas(128) float tile[2][8][64];
+    __shared__ unsigned long long full[2], empty[2];
+    auto fetch = [&](int number) {
+        const unsigned int barrier = at(&full[number % 2]);
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 2048;" :: "r"(barrier) : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                     :: "r"(at(tile[number % 2])), "l"(&map), "r"(blockIdx.x * 64), "r"(first + number * 8), "r"(barrier) : "memory");
+    };
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at(&full[i])) : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 4;" :: "r"(at(&empty[i])) : "memory");
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        fetch(0);
+    }
+    __syncthreads();
+    float sum = 0;
+#pragma unroll 1
+    for (int number = 0; number * 8 < rows; number++) {
+        if (threadIdx.x == 0 && (number + 1) * 8 < rows) {
+            if (number)
+                await(&empty[(number + 1) % 2], (number - 1) / 2 % 2);
+            fetch(number + 1);
+        }
+        await(&full[number % 2], number / 2 % 2);
+        for (int i = 0; i < 8; i++)
+            sum += tile[number % 2][i][threadIdx.x % 64];
+        if (threadIdx.x % 32 == 0)
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at(&empty[number % 2])) : "memory");
+    }
+    sums[blockIdx.x * 128 + threadIdx.x] = sum;
+}
+"""
 ROWS, COLUMNS = 203, 1024
 
 
@@ -211,6 +255,47 @@ def test_products_of_warpgroups_repeat(h200: Bench) -> None:
     # Of each block and step, 64 and 8 lines of 16 numbers, in units of 16 bytes.
     assert factors == [8 * ROWS * (64 + 8) * 2]
     assert same_but_for_what_ran(quick, whole)
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "least"),
+    [
+        (0, 800, 0.65),
+        # The end of the tensor comes in the middle, and beyond it there is nothing to read.
+        (0, 400, 0.2),
+        # The last box has only a part in it.
+        (0, 797, 0.65),
+        # The first boxes are in front of it.
+        (-300, 800, 0.3),
+    ],
+)
+def test_boxes_of_tensors_repeat(h200: Bench, first: int, size: int, least: float) -> None:
+    kernel = drv.Module(drv.compile_program(BOXES, "compute_90a", line_info=True).image).function("boxes")
+    # Memory goes on behind the tensor.
+    x, sums = drv.DeviceMemory(4 * 2 * 800 * COLUMNS), drv.DeviceMemory(4 * 128 * 8)
+    tensor_map = drv.TensorMap("float32", (size, COLUMNS), (4 * COLUMNS,), (8, 64))
+    operations = []
+    for worth in (2, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch, recording(h200.runtime.driver, results=False) as recorder:
+            patch.setattr("drv.simulator.timing.metering.iterations._WORTH", worth)
+            kernel.launch(8, 128, (tensor_map.at(x), sums, np.int32(first), np.int32(800)))
+            drv.Device(0).synchronize()
+        operations.append(recorder.operations[0])
+    quick, whole = operations
+    assert whole.metrics["repeated"] == 0
+    assert quick.metrics["repeated"] > least
+    assert same_but_for_what_ran(quick, whole)
+    for one, other in zip(counts_of(quick), counts_of(whole), strict=True):
+        assert (one.lanes, one.requests, one.sectors, one.wavefronts, one.missed) == (
+            other.lanes, other.requests, other.sectors, other.wavefronts, other.missed
+        )  # fmt: skip
+    read = sum(
+        each.sectors
+        for each in counts_of(quick)
+        if "cp.async.bulk" in each.site.text and each.space == "global"
+    )
+    inside = max(0, min(first + 800, size) - max(first, 0))
+    assert read == 8 * inside * 64 * 4 // 32
 
 
 @pytest.mark.parametrize("name", ["by_loaded_numbers", "until_a_number", "adds_to_one_place"])

@@ -197,6 +197,30 @@ def test_factors_in_shared_memory_are_read_once_for_a_warpgroup() -> None:
     assert read.wavefronts == 72 * 32 / 128
 
 
+def test_lanes_that_wait_for_one_barrier_share_what_they_read() -> None:
+    source = r"""
+    extern "C" __global__ void waits(int *x)
+    {
+        __shared__ unsigned long long barrier;
+        const unsigned int at = __cvta_generic_to_shared(&barrier);
+        if (threadIdx.x == 0)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 128;" :: "r"(at) : "memory");
+        __syncthreads();
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");
+        asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n@!p bra again;\n}" :: "r"(at) : "memory");
+        x[threadIdx.x] = 1;
+    }
+    """
+    with drv.simulator.installed(model="h200") as runtime:
+        sites = counts(runtime, source, "waits", 1, 128, (drv.DeviceMemory(512),)).kernel.counts.sites
+    waits, arrivals = (
+        next(each for each in sites if each.site.text.startswith(f"mbarrier.{name}"))
+        for name in ("try_wait", "arrive")
+    )
+    assert waits.requests == waits.wavefronts == 4
+    assert arrivals.wavefronts == 128
+
+
 def test_lanes_that_are_off_are_counted() -> None:
     source = r"""
     extern "C" __global__ void half(float *x)
