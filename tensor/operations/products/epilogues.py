@@ -17,7 +17,7 @@ from drv.bindings.cublaslt import cublasLtEpilogue_t as Epilogue
 from drv.bindings.cublaslt import cublasLtMatmulDescAttributes_t as Desc
 from drv.bindings.cublaslt import cublasLtMatmulPreferenceAttributes_t as Preference
 from drv.bindings.cublaslt import cublasLtReductionScheme_t as Reduction
-from drv.errors import LibraryNotInstalledError, NotSupportedError
+from drv.errors import InvalidValueError, LibraryNotInstalledError, NotSupportedError
 from tensor.core.modes.precision import settings
 
 from .blas import TYPES, Precision, handle_for
@@ -226,7 +226,8 @@ class Described:
             number = self._library.cublasLtMatmulAlgoGetHeuristic(
                 handle, self.operation, first, second, third, third, preference, 1, ctypes.addressof(self._result)
             )  # fmt: skip
-        except NotSupportedError:
+        except (NotSupportedError, InvalidValueError):
+            # A version of the library may know less than this one asks for.
             return
         if number and self._result.state == 0:
             self.algorithm = ctypes.addressof(self._result)

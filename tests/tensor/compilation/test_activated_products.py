@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import drv
 import nn
@@ -376,3 +378,46 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = _compare(_perceptron, operands)
     assert "matrix with gelu" not in compiled.explain(*operands)
     assert not any("Lt" in name for name in _calls(compiled, operands)[0])
+
+
+_any_sizes = given(
+    sizes=st.tuples(st.integers(1, 20), st.integers(1, 40), st.integers(1, 20)),
+    biased=st.booleans(),
+    grad=st.booleans(),
+    returned=st.booleans(),
+    dtype=st.sampled_from(list(TOLERANCES)),
+)
+
+
+def _assert_same_of_sizes(
+    sizes: tuple[int, int, int], biased: bool, grad: bool, returned: bool, dtype: Any
+) -> None:
+    rows, outputs, inputs = sizes
+    shapes = (rows, inputs), (outputs, inputs), (outputs,), (inputs, outputs)
+    generator = np.random.default_rng(rows * 800 + outputs * 20 + inputs)
+    x, weight, bias, back = (
+        tensor.tensor(generator.standard_normal(shape) / 2, dtype=dtype, device="cuda", requires_grad=grad)
+        for shape in shapes
+    )
+
+    def function(x: Any, weight: Any, bias: Any, back: Any) -> Any:
+        h = functional.linear(x, weight, bias)
+        result = functional.linear(_gelu(h), back)
+        return (result, h) if returned else result
+
+    _compare(function, [x, weight, bias if biased else None, back], calls=1)
+
+
+@pytest.mark.sampled(12)
+@settings(max_examples=25)
+@_any_sizes
+def test_any_sizes(sizes: tuple[int, int, int], biased: bool, grad: bool, returned: bool, dtype: Any) -> None:
+    _assert_same_of_sizes(sizes, biased, grad, returned, dtype)
+
+
+@pytest.mark.nightly
+@_any_sizes
+def test_many_sizes(
+    sizes: tuple[int, int, int], biased: bool, grad: bool, returned: bool, dtype: Any
+) -> None:
+    _assert_same_of_sizes(sizes, biased, grad, returned, dtype)

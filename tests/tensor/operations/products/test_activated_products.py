@@ -9,6 +9,7 @@ import pytest
 
 import drv
 import tensor
+from drv.bindings.cublas import cublasStatus_t
 from tensor.operations.products import epilogues
 from tests.tensor.launched_kernels import launched
 
@@ -111,6 +112,17 @@ def test_without_an_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
         result = tensor._addmm_activation(*values, use_gelu=use_gelu)
         np.testing.assert_allclose(result.cpu().numpy(), exact(*values, 1, 1, use_gelu), rtol=1e-5, atol=1e-5)
     assert not any("Lt" in name for name in launches(*values))
+
+
+@pytest.mark.parametrize("status", ["NOT_SUPPORTED", "INVALID_VALUE"])
+def test_an_epilogue_that_the_library_does_not_know(status: str) -> None:
+    values = operands()
+    answer = cublasStatus_t[f"CUBLAS_STATUS_{status}"]
+    drv.simulator.inject().fail_call(name="cublasLtMatmulAlgoGetHeuristic", status=answer)
+    result = tensor._addmm_activation(*values, use_gelu=True)
+    np.testing.assert_allclose(result.cpu().numpy(), exact(*values, 1, 1, True), rtol=1e-5, atol=1e-5)
+    # It is asked once.
+    assert not any("Lt" in name for name in launches(*values, use_gelu=True))
 
 
 def test_alternating_factors_and_biases() -> None:
