@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from graphroot.coexistence import share as _share
 from tensor.core.names.absent import lazily as _lazily
 
-from . import amp, attention, functional, grad, init, optim, utils
+from . import amp, functional, grad, init, utils
 from .layers.activations import (
     CELU,
     ELU,
@@ -336,16 +336,21 @@ __all__ = [
     "utils",
 ]
 
-# What needs several devices stands in the layer above, and is found when it is used, as layers import downward only.
+# What needs several devices stands in the layer above, and is found when it is used, as layers import downward only. The
+# other namespaces are loaded when a program uses them.
 _LAZY = {
     "DataParallel": "parallel:DataParallel",
     "SyncBatchNorm": "parallel:SyncBatchNorm",
+    "attention": "nn.attention",
     "common_types": "nn.common_types",
     "modules": "nn.modules",
+    "optim": "nn.optim",
     "parallel": "nn.parallel",
 }
 
 if TYPE_CHECKING:
+    from . import attention, optim
+
     DataParallel: Any
     SyncBatchNorm: Any
     parallel: Any

@@ -53,7 +53,6 @@ from .memory import (
     mem_get_info,
     memory_allocated,
     memory_reserved,
-    memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
@@ -103,6 +102,9 @@ from .typed_tensors import (
 
 #: What PyTorch was built with: float16 is always there, MAGMA never.
 has_half, has_magma = True, False
+
+if TYPE_CHECKING:
+    from .memory_history import memory_snapshot
 
 __all__ = [
     "BFloat16Tensor",
@@ -198,9 +200,10 @@ __all__ = [
     "utilization",
 ]
 
-# What stands in a higher layer, found when it is used, as layers import downward only.
+# What stands in a higher layer, found when it is used, as layers import downward only, and what few programs use.
 _LAZY = {
     "comm": "parallel.comm",
+    "memory_snapshot": "tensor.cuda.memory_history:memory_snapshot",
     "make_graphed_callables": "nn.utils.graphed_callables:make_graphed_callables",
 }
 

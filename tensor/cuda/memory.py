@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import drv
-from drv.allocators import memory_summary as _table
-from drv.allocators.statistics import Stat, Statistics
 from tensor.core.devices.current import index_of
 from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
-from tensor.core.names.absent import hints as _hints
+from tensor.core.names.absent import lazily as _lazily
 from tensor.core.warning import warn_caller
 
 from .devices import existing_device, mem_get_info
-from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
 from .memory_pools import MemPool, use_mem_pool
 from .monitoring import get_allocator_backend
 
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
 
     from tensor.core.devices.current import DeviceArgument
     from tensor.core.devices.state import CudaState
+
+    from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
 
 __all__ = [
     "MemPool",
@@ -84,7 +83,12 @@ def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
         For the CPU, or a device that does not exist. All functions of this module that take a device do so.
     """
     device_state = _state_in_use(device)
-    return Statistics().report(None) if device_state is None else dict(device_state.allocator.statistics())
+    if device_state is not None:
+        return dict(device_state.allocator.statistics())
+    # Loaded with the first device, of which there is none yet.
+    from drv.allocators.statistics import Statistics
+
+    return Statistics().report(None)
 
 
 def memory_stats_as_nested_dict(device: DeviceArgument = None) -> dict[str, Any]:
@@ -212,9 +216,12 @@ def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> 
     ValueError
         For the CPU, or a device that does not exist.
     """
+    # Loaded with the first device.
+    from drv.allocators import memory_summary as table
+
     device_state = _state_in_use(device)
     ordinal = (index_of(device) or 0) if device_state is None else device_state.ordinal
-    return _table(memory_stats(device), ordinal, abbreviated=abbreviated)
+    return table(memory_stats(device), ordinal, abbreviated=abbreviated)
 
 
 def host_memory_stats() -> dict[str, int]:
@@ -225,6 +232,9 @@ def host_memory_stats() -> dict[str, int]:
     """
     if drv.is_initialized():
         return dict(cuda_state(0).pinned_allocator().statistics())
+    # Loaded with the first device, of which there is none yet.
+    from drv.allocators.statistics import Stat
+
     zeros = {"num_host_alloc": 0, "num_host_free": 0}
     for name in _HOST_STATS:
         Stat().report(zeros, name)
@@ -385,5 +395,16 @@ def _raw_blocks(device_state: CudaState) -> dict[int, Any]:
     return device_state.runtime.cache("raw allocations", dict)
 
 
+# What watches allocators, loaded when it is used.
+_LAZY = {
+    name: f"tensor.cuda.memory_history:{name}"
+    for name in ("_dump_snapshot", "_record_memory_history", "_snapshot", "memory_snapshot")
+}
+
 if not TYPE_CHECKING:  # a module with __getattr__ has every name for a type checker
-    __getattr__ = _hints(__name__)
+
+    def __getattr__(name: str) -> Any:
+        return _lazily(__name__, name, _LAZY)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LAZY})

@@ -33,6 +33,10 @@ LATE = (
     "string",
     "tempfile",
     "threadpoolctl",
+    "drv.allocators",
+    "nn.attention",
+    "nn.optim",
+    "tensor.operations.convolution.directions",
     "tensor.utils._pytree",
 )
 PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools", "tools.bench")

@@ -15,6 +15,8 @@ PACKAGES = ("tools", "parallel", "nn", "tensor", "nvrtc_kernels", "drv")
 
 _CHOSEN = "only the chosen driver is loaded, and of the simulator only what its options turn on"
 _OPTIONAL = "an optional package, or a library that is loaded when it is first used"
+_DEVICES = "thirty modules, of use only to programs that use a device"
+_FIRST = "a dozen modules with all ways to compute it, of use only to programs that convolve"
 #: Imports of our own packages inside functions, by the package they stand in and the name they import, and why.
 INSIDE_FUNCTIONS = {
     "drv": {
@@ -41,7 +43,17 @@ INSIDE_FUNCTIONS = {
         "require": _CHOSEN,
     },
     "nvrtc_kernels": {"text": _CHOSEN, "forward": _CHOSEN, "backward": _CHOSEN, "RowWriter": _CHOSEN},
-    "tensor": {"Recorder": _CHOSEN, "works": _OPTIONAL},
+    "tensor": {
+        "Recorder": _CHOSEN,
+        "works": _OPTIONAL,
+        "device_allocator": _DEVICES,
+        "pinned_allocator": _DEVICES,
+        "memory_summary": _DEVICES,
+        "Stat": _DEVICES,
+        "Statistics": _DEVICES,
+        "FORMULAS": _FIRST,
+        "directions_of": _FIRST,
+    },
     "nn": {"vmap": "its rules, for every operation, are of use only to masks that are functions"},
     "parallel": {
         "MpiTransport": _OPTIONAL,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakSet
 
 import drv
-from drv.allocators import device_allocator, pinned_allocator
 from tensor.core.plans import Plans
 
 from . import device as devices
@@ -65,6 +64,9 @@ class CudaState(_State):
     is_cuda: Literal[True] = True
 
     def __init__(self, runtime: drv.Runtime, ordinal: int) -> None:
+        # Of use only where a device is.
+        from drv.allocators import device_allocator
+
         super().__init__(devices.device("cuda", ordinal))
         self.runtime = runtime
         self.ordinal = ordinal
@@ -94,6 +96,9 @@ class CudaState(_State):
 
     def pinned_allocator(self) -> Any:
         """The allocator of pinned host memory, which all devices share."""
+        # As above.
+        from drv.allocators import pinned_allocator
+
         return pinned_allocator(self.runtime)
 
 

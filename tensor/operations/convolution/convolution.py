@@ -17,8 +17,6 @@ from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.planned_options import PLAIN, plan_for
 
-from .directions import FORMULAS, Direction, directions_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.core.memory_format import memory_format
     from tensor.methods.tensor import Tensor
+
+    from .directions import Direction
 
 
 def _three(name: str, what: str, argument: Any, rank: int, fill: int) -> tuple[int, int, int]:
@@ -123,6 +123,9 @@ class _Convolution:
 
     def plan(self, x: Layout, weight: Layout, bias: Layout | None, *options: Any) -> _Planned:
         """What convolves tensors of these layouts; raises if they or the options do not fit."""
+        # They have all ways to compute one, which only programs that convolve load.
+        from .directions import FORMULAS, directions_of
+
         for what, layout in (("weight", weight), ("bias", bias)):
             if layout is not None:
                 _check_layout(self.name, what, x, layout)
