@@ -28,8 +28,11 @@ _DTYPES = {each.numpy: each for each in (float32, float16, bfloat16)}
 
 
 @functools.cache
-def row_sums_loop(of: dtype = float32) -> Callable[..., None] | None:
-    """``loop(first, last, n, x, sums)`` for ``x`` of a dtype, whose sums are float64; ``None`` where there is none."""
+def row_sums_loop(of: dtype = float32, squares: bool = False) -> Callable[..., None] | None:
+    """``loop(first, last, n, x, sums)`` for ``x`` of a dtype, whose sums are float64; ``None`` where there is none.
+
+    With ``squares`` they are sums of squares, in which nothing of single precision overflows.
+    """
 
     def text() -> str:
         # Needed to compile only; the loop is on disk most of the time.
@@ -38,24 +41,24 @@ def row_sums_loop(of: dtype = float32) -> Callable[..., None] | None:
         w = RowWriter(False, ("x", "out"))
         if of is float32:
             row = w.row_of("x")
-            w.double_sum(lambda i: w.load(row, i), "%out")
+            w.double_sum(lambda i: w.load(row, i), "%out", squares=squares)
         else:
             half = w.emit("getelementptr inbounds i16, ptr %x, i64 %start")
-            w.double_sum(lambda i: w.load_half(half, i, bfloat=of is bfloat16), "%out")
+            w.double_sum(lambda i: w.load_half(half, i, bfloat=of is bfloat16), "%out", squares=squares)
         return w.text()
 
-    return assembled(("row sums", of.name), text, [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])
+    return assembled(("row sums", of.name, squares), text, [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])
 
 
-def row_sums(array: Array) -> Array | None:
-    """Sums of the rows of a contiguous ``(rows, n)`` array, as float64; ``None`` if there is no loop for that.
+def row_sums(array: Array, *, squares: bool = False) -> Array | None:
+    """Sums of the rows of a contiguous ``(rows, n)`` array, or of their squares, as float64; ``None`` if there is no loop for that.
 
     Parameters
     ----------
     array
         Of float32 or half precision.
     """
-    loop = row_sums_loop(_DTYPES[array.dtype]) if worth(array.size) else None
+    loop = row_sums_loop(_DTYPES[array.dtype], squares) if worth(array.size) else None
     if loop is None:
         return None
     if len(array) > 1 or array.size < 2 * _COLUMNS:

@@ -186,8 +186,13 @@ class RowWriter(Emitter):
         bits = self.emit(f"shl i32 {self.emit(f'zext i16 {element} to i32')}, 16")
         return Value(self.emit(f"bitcast i32 {bits} to float"), F32)
 
-    def double_sum(self, load: Callable[[str], Value], target: str) -> None:
-        """Write the sum of what ``load`` gives for each column, added up in double precision, to the row's place in ``target``."""
-        (total,) = self.over_columns(lambda i: [self.converted(load(i), F64)], 1, dtype=F64)
+    def double_sum(self, load: Callable[[str], Value], target: str, *, squares: bool) -> None:
+        """Write the sum of what ``load`` gives for each column, or of its square, to the row's place in ``target``; in double precision."""
+
+        def term(index: str) -> Value:
+            value = self.converted(load(index), F64)
+            return self.binary(MUL, value, value) if squares else value
+
+        (total,) = self.over_columns(lambda i: [term(i)], 1, dtype=F64)
         pointer = self.emit(f"getelementptr inbounds double, ptr {target}, i64 %r")
         self.lines.append(f"store double {total.text}, ptr {pointer}")

@@ -419,9 +419,14 @@ def _steps_on_host(
 ) -> Tensor:
     count = result.shape[0]
     half = count // 2 if count > 1 else count
-    at = np.arange(count, dtype=np.float64)
-    values = np.where(at < half, start + at * step, end - (count - 1 - at) * step)
     with np.errstate(all="ignore"):
+        values = np.arange(count, dtype=np.float64)
+        first, second = values[:half], values[half:]
+        first *= step
+        first += start
+        np.subtract(count - 1, second, out=second)
+        second *= step
+        np.subtract(end, second, out=second)
         return _of_numbers(values if base is None else np.power(base, values), result, pin_memory)
 
 

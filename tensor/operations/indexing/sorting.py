@@ -182,12 +182,39 @@ def _top(a: Array, k: int, largest: bool) -> Array:
 _TOP_PART = 4
 
 
+def _places(a: Array, ranks: Array) -> Array:
+    """Where the element stands that :func:`_order` has at a rank, of each row of ``a``: ``(rows, 1)``."""
+    n = a.shape[1]
+    different = np.unique(ranks)
+    if n < _SORTED or len(different) > _MOST_RANKS:
+        return np.take_along_axis(_order(a, False), ranks[:, None], 1)
+    # The value first, by partition, and then which of the elements that equal it.
+    values = np.take_along_axis(np.partition(a, different, axis=1), ranks[:, None], 1)
+    equal, before = a == values, np.count_nonzero(a < values, axis=1)
+    nan = np.flatnonzero(values != values)
+    if nan.size:
+        equal[nan] = np.isnan(a[nan])
+        before[nan] = n - np.count_nonzero(equal[nan], axis=1)
+    result: Array = np.argmax(equal, axis=1)
+    for row in np.flatnonzero(ranks > before):
+        result[row] = np.flatnonzero(equal[row])[ranks[row] - before[row]]
+    return result[:, None]
+
+
+#: Elements of rows that are sorted in any case, and how many elements of a row are selected at most.
+_SORTED, _MOST_RANKS = 32, 8
+
+
+def _kth_place(a: Array, k: int) -> Array:
+    return _places(a, np.full(len(a), k - 1))
+
+
 def _median_place(a: Array, skip_nan: bool) -> Array:
-    order = _order(a, False)
     n = a.shape[-1]
     nans = np.isnan(a).sum(-1) if a.dtype.kind == "f" else np.zeros(a.shape[:-1], np.int64)
-    rank = np.maximum(n - nans - 1, 0) // 2 if skip_nan else np.where(nans > 0, n - nans, (n - 1) // 2)
-    return np.take_along_axis(order, rank[..., None].astype(np.int64), -1)
+    return _places(
+        a, np.maximum(n - nans - 1, 0) // 2 if skip_nan else np.where(nans > 0, n - nans, (n - 1) // 2)
+    )
 
 
 SORT = _Sort("sort", _order, sort_kernels.plan, lambda n, descending: n)
@@ -197,7 +224,7 @@ TOPK = _Top(
     selection_kernels.topk,
     lambda n, k, largest: k,
 )
-KTH = _Kth("kthvalue", lambda a, k: _order(a, False)[..., k - 1 : k], selection_kernels.kth, lambda n, k: 1)
+KTH = _Kth("kthvalue", _kth_place, selection_kernels.kth, lambda n, k: 1)
 MEDIAN = _Median("median", _median_place, selection_kernels.median, lambda n, skip_nan: 1)
 
 

@@ -220,7 +220,11 @@ def permutation(count: int, seed: int, call: int) -> NDArray[np.int64]:
     Two equal keys, which have a probability below ``count**2 / 2**65``, keep their order.
     """
     keys = transforms.joined(words(seed, call, 2 * count))
-    return np.argsort(keys, kind="stable").astype(np.int64)
+    order = np.argsort(keys)
+    ordered = keys[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+    return order.astype(np.int64, copy=False)
 
 
 def categories(

@@ -196,7 +196,35 @@ def _logsumexp(a: Array, axes: tuple[int, ...]) -> Array:
     return np.log(sum_form(np.exp(a - shift), axes)) + shift
 
 
+def _prod(a: Array, axes: tuple[int, ...]) -> Array:
+    dtype = accumulate_type(a, axes)
+    trailing = axes == (*range(a.ndim - len(axes), a.ndim),)
+    if dtype is None and a.dtype.kind == "f" and trailing and a.size > _BLOCK:
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate(a.shape))
+        return _products_of_rows(a.reshape(product_of(shape), -1)).reshape(shape)
+    return np.asarray(np.prod(a, axis=axes, keepdims=True, dtype=dtype))
+
+
+def _products_of_rows(rows: Array) -> Array:
+    """Products of rows: of parts of each, element by element, until few elements are left, where NumPy takes one by one."""
+    count, n = rows.shape
+    if n < _FEW * _FEW:
+        return np.asarray(np.multiply.reduce(rows, axis=1))
+    # Long rows in vectors, which stay in the cache.
+    length = _VECTOR if n >= _FEW * _VECTOR else n // _FEW
+    whole = n // (_FEW * length) * (_FEW * length)
+    most = np.multiply.reduce(rows[:, :whole].reshape(count, -1, _FEW, length), axis=2)
+    result = _products_of_rows(most.reshape(count, -1))
+    result *= np.multiply.reduce(rows[:, whole:], axis=1)
+    return result
+
+
 def _nansum(a: Array, axes: tuple[int, ...]) -> Array:
+    if a.dtype.kind in "fc":
+        # Most sums have no NaN to leave out, and show one.
+        total = sum_form(a, axes)
+        if not np.isnan(total).any():
+            return total
     return sum_form(np.where(np.isnan(a), a.dtype.type(0), a) if a.dtype.kind in "fc" else a, axes)
 
 
@@ -214,7 +242,7 @@ SUM_IN_SINGLE = Reduction(
 PROD = Reduction(
     "prod",
     reducers.PROD,
-    lambda a, axes: np.prod(a, axis=axes, keepdims=True, dtype=accumulate_type(a, axes)),
+    _prod,
     _total,
 )
 MEAN = Reduction("mean", reducers.MEAN, mean_form, _floating_only("mean"), halves=True)

@@ -11,9 +11,11 @@ import numpy as np
 
 from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
+from nvrtc_kernels.host_loops.row_sums import row_sums
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase
 from tensor.core.host.memory import empty_array
+from tensor.core.host.scratch import scratch
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
@@ -68,7 +70,50 @@ def _deviation_and_mean(a: Array, axes: tuple[int, ...], correction: float) -> t
     return np.sqrt(variance), mean
 
 
+#: Elements whose squares are added up at a time, so that they stay in the cache, and by one call, which BLAS would share among
+#: threads if they were many more.
+_BLOCK, _RUN = 1 << 15, 1 << 12
+
+
+def _sum_of_squares(a: Array, axes: tuple[int, ...]) -> Array:
+    """Of real numbers, in double precision: the squares of large numbers of single precision overflow."""
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(a.shape))
+    trailing = axes == (*builtins.range(a.ndim - len(axes), a.ndim),)
+    if not (trailing and a.size and a.flags.c_contiguous):
+        double = a.astype(np.float64)
+        return np.asarray(np.sum(np.multiply(double, double, out=double), axis=axes, keepdims=True))
+    rows = a.reshape(product_of(shape), -1)
+    count, n = rows.shape
+    totals = row_sums(rows, squares=True) if a.dtype == np.float32 else None
+    if totals is not None:
+        return totals.reshape(shape)
+    result = np.empty(count)
+    if n <= _RUN:
+        step = _BLOCK // n
+        for start in builtins.range(0, count, step):
+            double = _double(rows[start : start + step])
+            np.vecdot(double, double, out=result[start : start + step])
+        return result.reshape(shape)
+    for number, row in enumerate(rows):
+        total = np.float64(0)
+        for start in builtins.range(0, n, _BLOCK):
+            double = _double(row[start : start + _BLOCK])
+            whole = len(double) // _RUN * _RUN
+            runs, rest = double[:whole].reshape(-1, _RUN), double[whole:]
+            total += np.vecdot(runs, runs).sum() + np.dot(rest, rest)
+        result[number] = total
+    return result.reshape(shape)
+
+
+def _double(a: Array) -> Array:
+    result = scratch(a, np.float64)
+    np.copyto(result, a)
+    return result
+
+
 def _norm(a: Array, axes: tuple[int, ...], order: float) -> Array:
+    if order == 2 and a.dtype.kind == "f":
+        return np.sqrt(_sum_of_squares(a, axes))
     size = np.abs(a)
     if order == 0:
         return sum_form((size != 0).astype(size.dtype), axes)

@@ -167,6 +167,99 @@ def test_the_first_of_equal_elements_are_selected(n: int, k: int, dtype: str, la
     np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, order[:, :k], 1))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "f2"])
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 500])
+def test_selected_elements_are_those_of_a_stable_order(n: int, dtype: str) -> None:
+    """With many equal elements, zeros of both signs, NaN and infinities, and rows with different numbers of NaN."""
+    x = np.random.default_rng(n).integers(0, 20, (40, n)).astype(dtype)
+    if dtype[0] == "f":
+        x[x == 3] = np.inf
+        x[x == 4] = -0.0
+        x[:12][np.tri(12, n, -1, dtype=bool)] = np.nan
+        x[20] = np.nan
+        x[21:30, : n // 2] = np.nan
+    order = np.argsort(x, axis=1, kind="stable")
+    y, rows = tensor.tensor(x), np.arange(len(x))
+    for k in {1, n // 3 + 1, n}:
+        values, indices = y.kthvalue(k, 1)
+        np.testing.assert_array_equal(indices.numpy(), order[:, k - 1])
+        np.testing.assert_array_equal(values.numpy(), x[rows, order[:, k - 1]])
+    nans = np.isnan(x).sum(1)
+    for function, ranks in (
+        (tensor.median, np.where(nans > 0, n - nans, (n - 1) // 2)),
+        (tensor.nanmedian, np.maximum(n - nans - 1, 0) // 2),
+    ):
+        values, indices = function(y, 1)
+        np.testing.assert_array_equal(indices.numpy(), order[rows, ranks])
+        np.testing.assert_array_equal(values.numpy(), x[rows, order[rows, ranks]])
+
+
+@pytest.mark.parametrize("native", ["off", "on"], indirect=True)
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [
+        ((40_000,), None),
+        ((3, 33_000), 1),
+        ((70, 600), 1),
+        ((70, 600), 0),
+        ((5, 9, 2000), (1, 2)),
+        ((9, 0), 1),
+        ((0, 9), 1),
+    ],
+    ids=str,
+)
+def test_norms_are_added_up_in_double_precision(shape: tuple[int, ...], dim: Any, native: None) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    axes = tuple(range(len(shape))) if dim is None else dim
+    for scale in (1.0, 1e30, 1e-30):
+        scaled = x * np.float32(scale)
+        expected = np.sqrt((scaled.astype(np.float64) ** 2).sum(axes))
+        np.testing.assert_allclose(tensor.norm(tensor.tensor(scaled), dim=dim).numpy(), expected, rtol=1e-7)
+    if x.size:
+        for odd in (np.inf, np.nan):
+            x.reshape(-1)[-1] = odd
+            expected = np.sqrt((x.astype(np.float64) ** 2).sum(axes))
+            np.testing.assert_allclose(tensor.norm(tensor.tensor(x), dim=dim).numpy(), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((200_003,), 0), ((3, 40_001), 1), ((70, 1201), 1), ((2000, 67), 1), ((20_000, 5), 1)],
+    ids=str,
+)
+def test_products_of_many_elements(shape: tuple[int, ...], dim: int, dtype: str) -> None:
+    x = np.random.default_rng(0).uniform(-0.01, 0.01, shape) + np.random.default_rng(1).choice([-1, 1], shape)
+    x = x.astype(dtype)
+    expected = np.prod(x, axis=dim, dtype=np.longdouble)
+    rtol = x.shape[dim] ** 0.5 * np.finfo(dtype).eps * 4
+    np.testing.assert_allclose(tensor.tensor(x).prod(dim).numpy(), expected.astype(np.float64), rtol=rtol)
+    for odd in (0.0, np.inf, np.nan):
+        x[..., -1] = odd
+        np.testing.assert_array_equal(np.abs(tensor.tensor(x).prod(dim).numpy()), odd)
+
+
+def test_sums_without_nan() -> None:
+    x = np.ones((30, 40), np.float32)
+    y = tensor.tensor(x)
+    assert y.nansum().item() == 1200
+    y[3, 4], y[5, 6], y[7] = np.nan, np.inf, np.nan
+    assert y.nansum(1)[3:8].tolist() == [39, 40, np.inf, 40, 0]
+    y[5, 7] = -np.inf
+    assert y.nansum(1)[5].isnan() and y.nansum(0)[6].item() == np.inf
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
+@pytest.mark.parametrize(("start", "end"), [(0.0, 1.0), (-3.0, 0.1), (5.0, -7.0), (2.0, 2.0), (-1e38, 3e38)])
+def test_even_steps_come_from_both_ends(start: float, end: float, count: int) -> None:
+    """To the bit as this formula for one element."""
+    step = (end - start) / (count - 1) if count > 1 else 0.0
+    half = count // 2 if count > 1 else count
+    expected = [start + i * step if i < half else end - (count - 1 - i) * step for i in range(count)]
+    result = tensor.linspace(start, end, count)
+    np.testing.assert_array_equal(result.numpy(), np.array(expected, np.float64).astype(np.float32))
+
+
 @pytest.mark.parametrize(
     "key",
     [
