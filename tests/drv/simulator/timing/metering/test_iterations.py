@@ -324,7 +324,7 @@ def test_all_runs_where_results_are_needed(h200: Bench) -> None:
 def test_a_sample_is_as_large_as_what_runs_of_it_allows(h200: Bench) -> None:
     x, sums = drv.DeviceMemory(4 * 2048 * 128), drv.DeviceMemory(4 * 2048 * 128)
     # All rows are one.
-    arguments = (x, sums, np.int32(2000), np.int32(0))
+    arguments = (x, sums, np.int32(200), np.int32(0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("drv.simulator.timing.metering.meter.ENOUGH_LANES", 2_000_000)
         quick = h200.time(SOURCE, "column_sums", 2048, 128, arguments)
