@@ -110,35 +110,39 @@ def test_equal_elements_keep_their_order(device: drv.Device, n: int) -> None:
     ("dtype", "shape"),
     [(dtypes.float32, (2, 30_000)), (dtypes.bfloat16, (1, 50_000)), (dtypes.int64, (3, 5000))],
 )
+@pytest.mark.parametrize(
+    "tiles",
+    # Of all sizes.
+    [(8, "random", 1), (16, "eager", 0), (16, "random", 2), (32, "eager", 1), (32, "random", 3)],
+    ids=lambda tiles: " ".join(map(str, tiles)),
+)
+@pytest.mark.sampled(3)
 def test_tiles_look_back_the_same_under_every_schedule(
-    dtype: dtypes.dtype, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    dtype: dtypes.dtype,
+    shape: tuple[int, int],
+    tiles: tuple[int, str, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    array = numbers(shape, dtype, 6)
-    # Tiles of all sizes.
-    for items, schedule, seed in (
-        (8, "random", 1),
-        (16, "eager", 0),
-        (16, "random", 2),
-        (32, "eager", 1),
-        (32, "random", 3),
-    ):
-        monkeypatch.setattr(sort, "_LONGER", ((items, 0),))
-        with drv.simulator.installed(check="full", schedule=schedule, seed=seed):
-            check_sort(drv.Device(0), array, descending=seed == 1)
-            assert not list(drv.simulator.findings())
+    items, schedule, seed = tiles
+    monkeypatch.setattr(sort, "_LONGER", ((items, 0),))
+    with drv.simulator.installed(check="full", schedule=schedule, seed=seed):
+        check_sort(drv.Device(0), numbers(shape, dtype, 6), descending=seed == 1)
+        assert not list(drv.simulator.findings())
 
 
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("kind", [dtypes.float32, dtypes.float16, dtypes.uint8])
 @pytest.mark.parametrize("n", [40_000, 5 * 8192])
-def test_tiles_of_every_size_are_sorted(kind: dtypes.dtype, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    array = numbers((2, n), kind, 3)
-    for items in (8, 16, 32):
-        monkeypatch.setattr(sort, "_LONGER", ((items, 0),))
-        # A multiprocessor of the second has too little shared memory for the longest tiles.
-        for model in ("h100", "t4"):
-            with drv.simulator.installed(model=model):
-                check_sort(drv.Device(0), array, descending=items == 16)
+@pytest.mark.parametrize("items", [8, 16, 32])
+# A multiprocessor of the second has too little shared memory for the longest tiles.
+@pytest.mark.parametrize("model", ["h100", "t4"])
+@pytest.mark.sampled(4)
+def test_tiles_of_every_size_are_sorted(
+    kind: dtypes.dtype, n: int, items: int, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sort, "_LONGER", ((items, 0),))
+    with drv.simulator.installed(model=model):
+        check_sort(drv.Device(0), numbers((2, n), kind, 3), descending=items == 16)
 
 
 @pytest.mark.simulator_only

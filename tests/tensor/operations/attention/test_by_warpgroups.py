@@ -5,7 +5,7 @@ Rows come to shared memory by bulk copies where tensor maps describe them.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import tensor
 from nn.attention.varlen import varlen_attn
 from nvrtc_kernels import fused_attention
 from tensor.operations.attention.attention import scaled_dot_product_attention
+from tests.thinning import thinned
 
 #: Relative to the largest element, of results and of gradients.
 ERRORS = {"float16": (1e-3, 1.5e-3), "bfloat16": (8e-3, 1.2e-2)}
@@ -123,16 +124,22 @@ def test_like_float64(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) ->
     assert len(sources) == 3
     assert all("Warpgroups<2>" in each for each in sources)
     assert [_is_bulk(each) for each in sources] == [name in MAPPED, False, False]
-    if "dropout_p" not in options:
-        mask = options.get("attn_mask")
-        exact_options = (
-            {**options, "attn_mask": mask.double()}
-            if mask is not None and mask.is_floating_point()
-            else options
-        )
-        exact = _run([x.double() for x in operands], grad.double(), exact_options)
-        _assert_close(results, exact, ERRORS[dtype])
-    # The same words of dropout, too.
+    mask = options.get("attn_mask")
+    exact_options = (
+        {**options, "attn_mask": mask.double()} if mask is not None and mask.is_floating_point() else options
+    )
+    exact = _run([x.double() for x in operands], grad.double(), exact_options)
+    _assert_close(results, exact, ERRORS[dtype])
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    thinned(product(CASES, ERRORS), lambda name, dtype: (name, dtype) == ("dropout", "float16")),
+)
+def test_like_products_of_warps(name: str, dtype: str) -> None:
+    """With the same words of dropout, too."""
+    operands, grad, options = _operands(name, dtype)
+    results = _on_device(operands, grad, options)
     _assert_close(results, _by_warps(operands, grad, options), tuple(2 * each for each in ERRORS[dtype]))
 
 
