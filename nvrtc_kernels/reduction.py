@@ -175,38 +175,66 @@ def _check(
 
 def _aligned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: Work, narrow: Work) -> Plan:
     """A plan for loads of several elements, and another for addresses that do not allow them."""
-    wide = _planned(device, reducer, rows, types, work)
+    form, launch, fold = _launches(device, reducer, rows, types, work)
+    wide = _plan_of(form, launch, fold)
     run_wide = wide.run
     packed = [k for k in range(len(types[1])) if k not in work.stretched]
     positions = [len(types[0]) + k for k in packed]
     mask = work.width * max(types[1][k].itemsize for k in packed) - 1
+    scratch_bytes = max(wide.scratch_bytes, Form.of(rows, narrow).scratch_bytes)
+
+    def run_narrow(stream: Any, *arguments: Any, scratch: int) -> None:
+        _planned(device, reducer, rows, types, narrow).run(stream, *arguments, scratch=scratch)
+
+    if len(positions) == 1 and fold is None:
+        # The most frequent case, without the call of another function.
+        (only,) = positions
+
+        def run_one(stream: Any, *arguments: Any, scratch: int = 0) -> None:
+            if arguments[only] & mask:
+                run_narrow(stream, *arguments, scratch=scratch)
+            else:
+                launch(stream, *arguments, scratch)
+
+        return Plan(run_one, scratch_bytes)
 
     def run(stream: Any, *arguments: Any, scratch: int = 0) -> None:
         low = 0
         for position in positions:
             low |= arguments[position]
         if low & mask:
-            _planned(device, reducer, rows, types, narrow).run(stream, *arguments, scratch=scratch)
+            run_narrow(stream, *arguments, scratch=scratch)
         else:
             run_wide(stream, *arguments, scratch=scratch)
 
-    return Plan(run, max(wide.scratch_bytes, Form.of(rows, narrow).scratch_bytes))
+    return Plan(run, scratch_bytes)
 
 
 def _planned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: Work) -> Plan:
     """A plan for one layout of work."""
+    return _plan_of(*_launches(device, reducer, rows, types, work))
+
+
+def _launches(
+    device: Device, reducer: Reducer, rows: Rows, types: Types, work: Work
+) -> tuple[Form, Callable[..., None], Callable[..., None] | None]:
+    """The form of a plan, what launches its kernel, and what launches the one that combines chunks, if there is one."""
     form = Form.of(rows, work)
     reduce, combine = _launchers(
         device, reducer, types, (form.layout_type, len(form.layout)), work, form.fold
     )
     launch = reduce((form.grid, 1, 1), (form.threads, 1, 1), form.layout)
-    if combine is None:
+    fold = None if combine is None else combine((form.fold_grid, 1, 1), (THREADS, 1, 1), form.layout)
+    return form, launch, fold
+
+
+def _plan_of(form: Form, launch: Callable[..., None], fold: Callable[..., None] | None) -> Plan:
+    if fold is None:
         return Plan(lambda stream, *arguments, scratch=0: launch(stream, *arguments, scratch))
-    launch_fold = combine((form.fold_grid, 1, 1), (THREADS, 1, 1), form.layout)
 
     def run_chunks(stream: Any, *arguments: Any, scratch: int) -> None:
         launch(stream, *arguments, scratch)
-        launch_fold(stream, *arguments, scratch)
+        fold(stream, *arguments, scratch)
 
     return Plan(run_chunks, form.scratch_bytes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,35 @@ def test_few_long_rows_are_shared_by_blocks(
 ) -> None:
     assert_sum(device, normal(*shape), dims)
     assert_sum(device, normal(*shape), dims, lead=1)
+
+
+@pytest.mark.simulator_only
+def test_a_launch_for_one_aligned_input_takes_one_call() -> None:
+    """Between the plan and the launcher, whether the address is aligned or only a plan of narrow loads fits."""
+    drv.simulator.install(execute=False, check="off")
+    device = drv.current_device()
+    source, target = (DeviceArray(device, normal(size)) for size in (9, 1))
+    plan = reduction.plan(
+        device, reducers.SUM, (8,), (0,), [((0,), dtypes.float32)], [((1,), dtypes.float32)]
+    )
+    calls: dict[int, list[str]] = {}
+    for offset in (0, 4):
+        arguments = device.default_stream.handle, target.address, source.address + offset
+        plan.run(*arguments)
+        names = calls[offset] = []
+
+        def note(frame: Any, event: str, argument: Any, names: list[str] = names) -> None:
+            if event == "call" and "nvrtc_kernels" in frame.f_code.co_filename:
+                names.append(frame.f_code.co_name)
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            plan.run(*arguments)
+        finally:
+            sys.setprofile(before)
+    assert len(calls[0]) == 1
+    assert len(calls[4]) > 1
 
 
 FIVE = (3, 4, 2, 5, 6)
