@@ -10,7 +10,7 @@ from .compiler import cuda_include_dirs
 
 _BASE = "https://docs.nvidia.com/cuda/cuda-driver-api/"
 _HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h")
-_GROUP_OR_FUNCTION = re.compile(r"\\defgroup (\w+)|^CUresult CUDAAPI (cu\w+?)(?:_v\d+)?\(", re.MULTILINE)
+_GROUP_OR_FUNCTION = r"\\defgroup (\w+)|^CUresult CUDAAPI (cu\w+?)(?:_v\d+)?\("
 
 
 def driver_function_link(name: str) -> str:
@@ -42,7 +42,7 @@ def _groups() -> dict[str, str]:
             path = Path(folder, header)
             group = ""
             text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-            for new_group, function in _GROUP_OR_FUNCTION.findall(text):
+            for new_group, function in re.findall(_GROUP_OR_FUNCTION, text, re.MULTILINE):
                 if new_group:
                     group = new_group
                 elif group:

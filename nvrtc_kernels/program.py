@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 #: Directory of this package's headers.
 INCLUDE = str(Path(__file__).parent / "cuda")
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[ \t]*(.*)$", re.MULTILINE)
-_NAMED = re.compile(r"""["<]([^">]+)[">]""")
+# Compiled, as any pattern of ``re``, at the first use.
+_INCLUDE = r"^[ \t]*#[ \t]*include\b[ \t]*(.*)$"
+_NAMED = r"""["<]([^">]+)[">]"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +134,6 @@ def library_program(
 
 def _included(text: str) -> Iterator[str | None]:
     """Names that ``text`` includes; ``None`` for one that a macro gives."""
-    for rest in _INCLUDE.findall(text):
-        named = _NAMED.match(rest.strip())
+    for rest in re.findall(_INCLUDE, text, re.MULTILINE):
+        named = re.match(_NAMED, rest.strip())
         yield named[1] if named else None

@@ -59,10 +59,10 @@ def complete_methods(cls: type[Any]) -> None:
             setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
 
 
-def takes_tensors(function: FunctionType, first: int = 0) -> bool:
-    """Whether an argument of a function from ``first`` on, other than ``out``, is a tensor, as its annotations say."""
+def takes_tensors(function: FunctionType, names: tuple[str, ...]) -> bool:
+    """Whether one of the arguments ``names`` of a function, other than ``out``, is a tensor, as its annotations say."""
     annotations = function.__annotations__
-    for name in Form.of(function).names[first:]:
+    for name in names:
         if name != "out" and (name in _TENSORS or "Tensor" in str(annotations.get(name, ""))):
             return True
     return False
@@ -76,14 +76,16 @@ def completed(
     rules: Autocast | None = None,
     *,
     aliases: bool = True,
+    form: Form | None = None,
 ) -> FunctionType:
     """``function`` with autocast, whose AttributeError about an argument is a TypeError that names it.
 
-    With ``aliases`` it takes NumPy's names of parameters too.
+    With ``aliases`` it takes NumPy's names of parameters too. A caller that has the ``form`` of ``function`` at hand may pass it.
     """
-    if hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    form = Form.of(function)
+    if form is None:
+        if hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        form = Form.of(function)
     names: dict[str, Any] = {}
     if aliases and form.has_aliases():
         role = ALIASED if rules is None else ALIASED_CASTING
@@ -97,12 +99,11 @@ def completed(
     return call
 
 
-def autocasting(function: FunctionType, rules: Autocast) -> FunctionType:
-    """``function`` for other functions of families to call: under autocast, with no further names of arguments.
+def autocasting(function: FunctionType, rules: Autocast, form: Form) -> FunctionType:
+    """``function``, which has the form, for other functions of families to call: under autocast, with no further names of arguments.
 
     Between the caller and ``function`` there is one frame, in blocks and outside of them.
     """
-    form = Form.of(function)
     return _written(CASTING, form, function, function.__module__, function.__name__, {}, rules)
 
 

@@ -96,7 +96,8 @@ def autocasted(rules: Autocast) -> Callable[[_F], _F]:
     """Cast the operands of a function that is not public."""
 
     def define(function: _F) -> _F:
-        return cast("_F", autocasting(cast("FunctionType", function), rules))
+        own = cast("FunctionType", function)
+        return cast("_F", autocasting(own, rules, Form.of(own)))
 
     return define
 
@@ -107,13 +108,17 @@ class _Forms:
     def __init__(self, function: FunctionType, rules: Autocast | None) -> None:
         self._function = function
         self._rules = rules
+        self._form_of_function = form = Form.of(function)
         #: What other functions of families call.
-        self.called = function if rules is None else autocasting(function, rules)
-        self._has_dim = "dim" in Form.of(function).names
-        self._takes_tensors = takes_tensors(function)
+        self.called = function if rules is None else autocasting(function, rules, form)
+        self._has_dim = "dim" in form.names
+        self._takes_tensors = takes_tensors(function, form.names)
         #: Whether a method takes another tensor without asking whether it is one, as pointwise ones do where they plan.
         self._asks_late = (
-            rules is None and ".pointwise." not in function.__module__ and takes_tensors(function, 1)
+            rules is None
+            and self._takes_tensors
+            and ".pointwise." not in function.__module__
+            and takes_tensors(function, form.names[1:])
         )
         self._completed: dict[tuple[FunctionType, str], FunctionType] = {}
         self._in_place: FunctionType | None = None
@@ -143,6 +148,8 @@ class _Forms:
         """A form as users call it; one for each module, by the name that it has there first."""
         key = function, module
         if key not in self._completed:
-            rules = self._rules if function is self._function else None
-            self._completed[key] = completed(function, module, name, owner, rules, aliases=aliases)
+            rules, form = (
+                (self._rules, self._form_of_function) if function is self._function else (None, None)
+            )
+            self._completed[key] = completed(function, module, name, owner, rules, aliases=aliases, form=form)
         return self._completed[key]

@@ -55,7 +55,7 @@ _WORDS = {
     "complex": "Number",
 }
 #: An alternative: a name, and what it is of.
-_ALTERNATIVE = re.compile(r"(\w+)(\[.*?\])?(?: \| |$)")
+_ALTERNATIVE = r"(\w+)(\[.*?\])?(?: \| |$)"
 
 
 class _Expected(NamedTuple):
@@ -177,7 +177,7 @@ def _expected(function: FunctionType, argument: str) -> _Expected:
     ]
     position = (*by_place, *starred).index(argument) + 1 if argument in (*by_place, *starred) else None
     text = str(function.__annotations__.get(argument, "Tensor" if argument == "self" else "Any"))
-    alternatives = [(each[1], each[1] + (each[2] or "")) for each in _ALTERNATIVE.finditer(text)]
+    alternatives = [(each[1], each[1] + (each[2] or "")) for each in re.finditer(_ALTERNATIVE, text)]
     classes = tuple(full if full in _ADMITTED else name for name, full in alternatives)
     if not all(name in _ADMITTED for name in classes):
         classes = ()
