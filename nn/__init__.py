@@ -3,165 +3,167 @@
 from typing import TYPE_CHECKING, Any
 
 from graphroot.coexistence import share as _share
+from graphroot.importing import without_collections as _without_collections
 from tensor.core.names.absent import lazily as _lazily
 
-from . import amp, functional, grad, init, utils
-from .layers.activations import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    RReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmax2d,
-    Softmin,
-    Softplus,
-    Softshrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)
-from .layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
-from .layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from .layers.lazy import (
-    LazyBatchNorm1d,
-    LazyBatchNorm2d,
-    LazyBatchNorm3d,
-    LazyConv1d,
-    LazyConv2d,
-    LazyConv3d,
-    LazyConvTranspose1d,
-    LazyConvTranspose2d,
-    LazyConvTranspose3d,
-    LazyInstanceNorm1d,
-    LazyInstanceNorm2d,
-    LazyInstanceNorm3d,
-    LazyLinear,
-)
-from .layers.linear import Bilinear, Identity, Linear
-from .layers.losses import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CosineSimilarity,
-    CrossEntropyLoss,
-    CTCLoss,
-    GaussianNLLLoss,
-    HingeEmbeddingLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MarginRankingLoss,
-    MSELoss,
-    MultiLabelMarginLoss,
-    MultiLabelSoftMarginLoss,
-    MultiMarginLoss,
-    NLLLoss,
-    NLLLoss2d,
-    PairwiseDistance,
-    PoissonNLLLoss,
-    SmoothL1Loss,
-    SoftMarginLoss,
-    TripletMarginLoss,
-    TripletMarginWithDistanceLoss,
-)
-from .layers.normalization import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    CrossMapLRN2d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    LocalResponseNorm,
-    RMSNorm,
-)
-from .layers.sequences.embedding import Embedding, EmbeddingBag
-from .layers.sequences.multihead_attention import MultiheadAttention
-from .layers.sequences.recurrent import GRU, LSTM, RNN, RNNBase
-from .layers.sequences.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from .layers.sequences.transformer import (
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
-from .layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
-from .layers.spatial.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from .layers.spatial.padding import (
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
-)
-from .layers.spatial.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    LPPool1d,
-    LPPool2d,
-    LPPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-)
-from .layers.spatial.upsampling import (
-    PixelShuffle,
-    PixelUnshuffle,
-    Upsample,
-    UpsamplingBilinear2d,
-    UpsamplingNearest2d,
-)
-from .module import Module
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+with _without_collections():
+    from . import amp, functional, grad, init, utils
+    from .layers.activations import (
+        CELU,
+        ELU,
+        GELU,
+        GLU,
+        SELU,
+        Hardshrink,
+        Hardsigmoid,
+        Hardswish,
+        Hardtanh,
+        LeakyReLU,
+        LogSigmoid,
+        LogSoftmax,
+        Mish,
+        PReLU,
+        ReLU,
+        ReLU6,
+        RReLU,
+        Sigmoid,
+        SiLU,
+        Softmax,
+        Softmax2d,
+        Softmin,
+        Softplus,
+        Softshrink,
+        Softsign,
+        Tanh,
+        Tanhshrink,
+        Threshold,
+    )
+    from .layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
+    from .layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+    from .layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+    from .layers.lazy import (
+        LazyBatchNorm1d,
+        LazyBatchNorm2d,
+        LazyBatchNorm3d,
+        LazyConv1d,
+        LazyConv2d,
+        LazyConv3d,
+        LazyConvTranspose1d,
+        LazyConvTranspose2d,
+        LazyConvTranspose3d,
+        LazyInstanceNorm1d,
+        LazyInstanceNorm2d,
+        LazyInstanceNorm3d,
+        LazyLinear,
+    )
+    from .layers.linear import Bilinear, Identity, Linear
+    from .layers.losses import (
+        BCELoss,
+        BCEWithLogitsLoss,
+        CosineEmbeddingLoss,
+        CosineSimilarity,
+        CrossEntropyLoss,
+        CTCLoss,
+        GaussianNLLLoss,
+        HingeEmbeddingLoss,
+        HuberLoss,
+        KLDivLoss,
+        L1Loss,
+        MarginRankingLoss,
+        MSELoss,
+        MultiLabelMarginLoss,
+        MultiLabelSoftMarginLoss,
+        MultiMarginLoss,
+        NLLLoss,
+        NLLLoss2d,
+        PairwiseDistance,
+        PoissonNLLLoss,
+        SmoothL1Loss,
+        SoftMarginLoss,
+        TripletMarginLoss,
+        TripletMarginWithDistanceLoss,
+    )
+    from .layers.normalization import (
+        BatchNorm1d,
+        BatchNorm2d,
+        BatchNorm3d,
+        CrossMapLRN2d,
+        GroupNorm,
+        InstanceNorm1d,
+        InstanceNorm2d,
+        InstanceNorm3d,
+        LayerNorm,
+        LocalResponseNorm,
+        RMSNorm,
+    )
+    from .layers.sequences.embedding import Embedding, EmbeddingBag
+    from .layers.sequences.multihead_attention import MultiheadAttention
+    from .layers.sequences.recurrent import GRU, LSTM, RNN, RNNBase
+    from .layers.sequences.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
+    from .layers.sequences.transformer import (
+        Transformer,
+        TransformerDecoder,
+        TransformerDecoderLayer,
+        TransformerEncoder,
+        TransformerEncoderLayer,
+    )
+    from .layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
+    from .layers.spatial.convolution import (
+        Conv1d,
+        Conv2d,
+        Conv3d,
+        ConvTranspose1d,
+        ConvTranspose2d,
+        ConvTranspose3d,
+    )
+    from .layers.spatial.padding import (
+        CircularPad1d,
+        CircularPad2d,
+        CircularPad3d,
+        ConstantPad1d,
+        ConstantPad2d,
+        ConstantPad3d,
+        ReflectionPad1d,
+        ReflectionPad2d,
+        ReflectionPad3d,
+        ReplicationPad1d,
+        ReplicationPad2d,
+        ReplicationPad3d,
+        ZeroPad1d,
+        ZeroPad2d,
+        ZeroPad3d,
+    )
+    from .layers.spatial.pooling import (
+        AdaptiveAvgPool1d,
+        AdaptiveAvgPool2d,
+        AdaptiveAvgPool3d,
+        AdaptiveMaxPool1d,
+        AdaptiveMaxPool2d,
+        AdaptiveMaxPool3d,
+        AvgPool1d,
+        AvgPool2d,
+        AvgPool3d,
+        FractionalMaxPool2d,
+        FractionalMaxPool3d,
+        LPPool1d,
+        LPPool2d,
+        LPPool3d,
+        MaxPool1d,
+        MaxPool2d,
+        MaxPool3d,
+        MaxUnpool1d,
+        MaxUnpool2d,
+        MaxUnpool3d,
+    )
+    from .layers.spatial.upsampling import (
+        PixelShuffle,
+        PixelUnshuffle,
+        Upsample,
+        UpsamplingBilinear2d,
+        UpsamplingNearest2d,
+    )
+    from .module import Module
+    from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "CELU",
