@@ -54,6 +54,37 @@ class _Product:
 
 
 @dataclass(slots=True)
+class _Work:
+    """A product with what goes on with it, and what is read and written.
+
+    Attributes
+    ----------
+    epilogue : int
+        What cuBLASLt does.
+    results : list of Ref
+        The element's, then gelu's input or sums, if these are written.
+    input : Ref or None
+        The input of gelu, if that is read.
+    reduction : Step or None
+        What computes the sums otherwise.
+    """
+
+    product: _Product
+    element: Element
+    epilogue: int
+    results: list[Ref]
+    input: Ref | None = None
+    reduction: Step | None = None
+
+    @property
+    def reads(self) -> list[Ref]:
+        """Operands, in the order of the addresses that a launch is given behind those of results."""
+        product = self.product
+        operands = product.left, product.right, product.bias, self.input
+        return [each for each in operands if each is not None]
+
+
+@dataclass(slots=True)
 class Activated:
     """A product with what goes on with it.
 
@@ -91,28 +122,9 @@ def activated_products(
     alone : callable
         The step that computes an element by a kernel of its own, for when cuBLASLt refuses.
     """
-    result = {}
-    for position, step in enumerate(steps):
-        product = _product_of(step)
-        if product is None or product.out.buffer in uses.writers:
-            continue
-        for reader in uses.readers.get(product.out.buffer, ()):
-            if reader not in elements or groups[reader] != [reader]:
-                continue
-            element, operation = elements[reader], steps[reader].key[0]
-            if not _goes_on(element, product):
-                continue
-            others = [each for each in uses.readers[product.out.buffer] if each != reader]
-            is_read = product.out.buffer in uses.needed or bool(others)
-            activated = None
-            if operation in _ACTIVATIONS:
-                activated = _activation(position, reader, product, element, is_read, alone, steps)
-            elif operation in _GRADIENTS and not is_read:
-                activated = _gradient(position, reader, product, element, groups, uses, alone, steps)
-            if activated is not None:
-                result[position] = activated
-                break
-    return result
+    search = _Search(steps, groups, elements, uses, alone)
+    candidates = ((position, search.at(position)) for position in range(len(steps)))
+    return {position: activated for position, activated in candidates if activated is not None}
 
 
 def _product_of(step: Step) -> _Product | None:
@@ -164,72 +176,7 @@ def _goes_on(element: Element, product: _Product) -> bool:
     )
 
 
-def _activation(
-    position: int,
-    reader: int,
-    product: _Product,
-    element: Element,
-    is_read: bool,
-    alone: Callable[[Element], Step],
-    steps: Sequence[Step],
-) -> Activated | None:
-    plain, with_input = _ACTIVATIONS[steps[reader].key[0]]
-    epilogue = (with_input if is_read else plain)[product.bias is not None]
-    results = [element.out, product.out] if is_read else [element.out]
-    return _together((position, reader), product, element, None, None, epilogue, results, alone, steps)
-
-
-def _gradient(
-    position: int,
-    reader: int,
-    product: _Product,
-    element: Element,
-    groups: dict[int, list[int]],
-    uses: Uses,
-    alone: Callable[[Element], Step],
-    steps: Sequence[Step],
-) -> Activated | None:
-    input = element.operands[1]
-    if (
-        product.bias is not None
-        or type(input) is not Ref
-        or not is_same(Ref(product.out.buffer, input.layout, product.out.offset), product.out)
-        or not _is_there(input, position, reader, steps, groups, uses)
-    ):
-        return None
-    sums = next(
-        (
-            (each, reduced)
-            for each in uses.readers.get(element.out.buffer, ())
-            if groups.get(each, [each]) == [each] and (reduced := _sums_of(steps[each], element.out))
-        ),
-        None,
-    )
-    epilogue = _GRADIENTS[steps[reader].key[0]][sums is not None]
-    positions: tuple[int, ...] = (position, reader)
-    results, reduction = [element.out], None
-    if sums is not None:
-        positions = (*positions, sums[0])
-        results += sums[1].results
-        reduction = fused_reduction(sums[1], {}, [sums[0]], uses)
-    return _together(positions, product, element, input, reduction, epilogue, results, alone, steps)
-
-
-def _is_there(
-    ref: Ref, position: int, reader: int, steps: Sequence[Step], groups: dict[int, list[int]], uses: Uses
-) -> bool:
-    """Whether what a step reads is there, and as it is then, at a ``position`` before it."""
-    if any(position < writer < reader for writer in uses.writers.get(ref.buffer, ())):
-        return False
-    makers = (
-        number
-        for number, step in enumerate(steps)
-        if any(each.buffer == ref.buffer for each in refs(step.result))
-    )
-    return all(groups.get(maker, [maker])[-1] < position for maker in makers)
-
-
-def _sums_of(step: Step, out: Ref) -> Reduced | None:
+def _column_sums(step: Step, out: Ref) -> Reduced | None:
     """The sums of ``out`` over all dimensions but the last, if that is what a step computes, to the same dtype."""
     if step.key[0] is not SUM or len(step.arguments) != 1:
         return None
@@ -241,75 +188,19 @@ def _sums_of(step: Step, out: Ref) -> Reduced | None:
     return reduced if operand == out and is_vector and result.layout.dtype is out.layout.dtype else None
 
 
-def _together(
-    positions: tuple[int, ...],
-    product: _Product,
-    element: Element,
-    input: Ref | None,
-    reduction: Step | None,
-    epilogue: int,
-    results: list[Ref],
-    alone: Callable[[Element], Step],
-    steps: Sequence[Step],
-) -> Activated | None:
-    device_state: Any = product.out.layout.device_state
-    dtype = product.out.layout.dtype
-    reads = [each for each in (product.left, product.right, product.bias, input) if each is not None]
-    if any(each.offset % epilogues.ALIGNMENT for each in reads):
-        # Calls with operands that are not aligned have a program of their own.
-        return None
-    multiply = epilogues.product(device_state, dtype, product.sizes, product.factors, epilogue)
-    if multiply is None:
-        return None
-    apart = _Apart(product, element, input, reduction, results, reads, alone)
-    # An address behind those of all operands stands for what is not there.
-    places = {id(ref): number for number, ref in enumerate((*results, *reads))}
-    behind = len(places)
-    beside = results[1] if len(results) > 1 else None
-    vector = product.bias if product.bias is not None else beside if reduction is not None else None
-    auxiliary = input if input is not None else beside if reduction is None else None
-    arguments = itemgetter(
-        0, *(places.get(id(each), behind) for each in (product.left, product.right, vector, auxiliary))
-    )
-
-    def launch(stream: Any, *addresses: int) -> None:
-        if not multiply(*arguments((*addresses, 0))):
-            apart.run(stream, addresses)
-
-    originals = [steps[each] for each in positions]
-    name = " with ".join((originals[0].name, " and ".join(each.name for each in originals[1:])))
-    step = Step(
-        (Grouped(name), None),
-        Launch(launch, [maker(ref.layout) for ref in results], (), draws=False, writes=False),
-        tuple(reads),
-        results if len(results) > 1 else results[0],
-        originals[1].line,
-        originals=tuple(each for step in originals for each in step.originals or (step,)),
-    )
-    return Activated(positions, step)
-
-
 class _Apart:
     """The same by cuBLAS, and kernels of what goes on with it: for operands that cuBLASLt refuses."""
 
-    def __init__(
-        self,
-        product: _Product,
-        element: Element,
-        input: Ref | None,
-        reduction: Step | None,
-        results: list[Ref],
-        reads: list[Ref],
-        alone: Callable[[Element], Step],
-    ) -> None:
-        self._product, self._element, self._reduction, self._alone = product, element, reduction, alone
-        buffers = [*(each.buffer for each in results), *(each.buffer for each in reads)]
-        self._left, self._right = len(results), len(results) + 1
+    def __init__(self, work: _Work, alone: Callable[[Element], Step]) -> None:
+        self._product, self._element, self._reduction = work.product, work.element, work.reduction
+        self._alone = alone
+        self._left, self._right = len(work.results), len(work.results) + 1
         #: Where the product goes that an activation reads: to where something else reads it, or to the result itself.
-        self._into = 1 if len(results) > 1 and reduction is None else 0
+        self._into = 1 if len(work.results) > 1 and work.reduction is None else 0
+        # Gelu's input is the last operand.
+        last = len(work.results) + len(work.reads) - 1
         self._operands = [
-            self._into if each.buffer == product.out.buffer else buffers.index(each.buffer)
-            for each in element.inputs()
+            self._into if each.buffer == work.product.out.buffer else last for each in work.element.inputs()
         ]
 
     @cached_property
@@ -347,3 +238,116 @@ class _Apart:
             sums = self._reduction.run
             assert isinstance(sums, Launch)
             sums.launch(stream, addresses[1], addresses[0], *sums.numbers)
+
+
+class _Search:
+    """Looks for what goes on with products."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        groups: dict[int, list[int]],
+        elements: dict[int, Element],
+        uses: Uses,
+        alone: Callable[[Element], Step],
+    ) -> None:
+        self._steps, self._groups, self._elements = steps, groups, elements
+        self._uses, self._alone = uses, alone
+
+    def at(self, position: int) -> Activated | None:
+        """The product at a position with what goes on with it, if there is one that can take something along."""
+        product, uses = _product_of(self._steps[position]), self._uses
+        if product is None or product.out.buffer in uses.writers:
+            return None
+        readers = uses.readers.get(product.out.buffer, [])
+        for reader in readers:
+            element = self._elements.get(reader)
+            if element is None or self._groups[reader] != [reader] or not _goes_on(element, product):
+                continue
+            operation = self._steps[reader].key[0]
+            is_read = product.out.buffer in uses.needed or len(readers) > 1
+            if operation in _ACTIVATIONS:
+                plain, with_input = _ACTIVATIONS[operation]
+                epilogue = (with_input if is_read else plain)[product.bias is not None]
+                results = [element.out, product.out] if is_read else [element.out]
+                return self._together((position, reader), _Work(product, element, epilogue, results))
+            if operation in _GRADIENTS and not is_read and product.bias is None:
+                return self._gradient(position, reader, product, element, _GRADIENTS[operation])
+        return None
+
+    def _gradient(
+        self, position: int, reader: int, product: _Product, element: Element, by_sums: dict[bool, int]
+    ) -> Activated | None:
+        input = element.operands[1]
+        if type(input) is not Ref or not self._is_there(input, position, reader):
+            return None
+        if not is_same(Ref(product.out.buffer, input.layout, product.out.offset), product.out):
+            return None
+        positions: tuple[int, ...] = (position, reader)
+        results, reduction = [element.out], None
+        sums = self._sums_of(element.out)
+        if sums is not None:
+            number, reduced = sums
+            positions = (*positions, number)
+            results += reduced.results
+            reduction = fused_reduction(reduced, {}, [number], self._uses)
+        epilogue = by_sums[sums is not None]
+        return self._together(positions, _Work(product, element, epilogue, results, input, reduction))
+
+    def _is_there(self, ref: Ref, position: int, reader: int) -> bool:
+        """Whether what a step reads is there, and as it is then, at a ``position`` before it."""
+        if any(position < writer < reader for writer in self._uses.writers.get(ref.buffer, ())):
+            return False
+        makers = (
+            number
+            for number, step in enumerate(self._steps)
+            if any(each.buffer == ref.buffer for each in refs(step.result))
+        )
+        return all(self._groups.get(maker, [maker])[-1] < position for maker in makers)
+
+    def _sums_of(self, ref: Ref) -> tuple[int, Reduced] | None:
+        """The sums of a tensor over all dimensions but the last, if they are a step of their own, and where that stands."""
+        for number in self._uses.readers.get(ref.buffer, ()):
+            if self._groups.get(number, [number]) != [number]:
+                continue
+            reduced = _column_sums(self._steps[number], ref)
+            if reduced is not None:
+                is_written = any(each < number for each in self._uses.writers.get(ref.buffer, ()))
+                return None if is_written else (number, reduced)
+        return None
+
+    def _together(self, positions: tuple[int, ...], work: _Work) -> Activated | None:
+        product, results, reads = work.product, work.results, work.reads
+        if any(each.offset % epilogues.ALIGNMENT for each in reads):
+            # Calls with operands that are not aligned have a program of their own.
+            return None
+        layout = product.out.layout
+        cuda: Any = layout.device_state
+        multiply = epilogues.product(cuda, layout.dtype, product.sizes, product.factors, work.epilogue)
+        if multiply is None:
+            return None
+        apart = _Apart(work, self._alone)
+        # An address behind those of all operands stands for what is not there.
+        behind = len(results) + len(reads)
+        left = len(results)
+        vector = left + 2 if product.bias is not None else 1 if work.reduction is not None else behind
+        auxiliary = (
+            behind - 1 if work.input is not None else 1 if len(results) > 1 and not work.reduction else behind
+        )
+        arguments = itemgetter(0, left, left + 1, vector, auxiliary)
+
+        def launch(stream: Any, *addresses: int) -> None:
+            if not multiply(*arguments((*addresses, 0))):
+                apart.run(stream, addresses)
+
+        originals = [self._steps[each] for each in positions]
+        name = " with ".join((originals[0].name, " and ".join(each.name for each in originals[1:])))
+        step = Step(
+            (Grouped(name), None),
+            Launch(launch, [maker(ref.layout) for ref in results], (), draws=False, writes=False),
+            tuple(reads),
+            results if len(results) > 1 else results[0],
+            originals[1].line,
+            originals=tuple(each for step in originals for each in step.originals or (step,)),
+        )
+        return Activated(positions, step)

@@ -346,6 +346,22 @@ def test_operands_at_any_address(which: int) -> None:
     assert ("cublasLtMatmul dgelu bgrad" not in backward) == (which == 3)
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_operands_of_one_memory(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if refused:
+        monkeypatch.setattr(epilogues.Described, "choose", lambda *_: None)
+    memory = tensor.tensor(np.random.default_rng(4).standard_normal(16 * 48 + 16), device="cuda").float()
+
+    def function(memory: Any) -> Any:
+        x, weight, back, bias = memory.split((256, 256, 256, 16))
+        x, weight, back = (each.view(16, 16) for each in (x, weight, back))
+        hidden = _gelu(functional.linear(x, weight, bias))
+        return _gelu(tensor.addmm(bias, x, x)), functional.linear(hidden, back)
+
+    compiled = _compare(function, [memory.requires_grad_()])
+    assert "addmm with gelu" in compiled.explain(memory)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 def test_without_an_algorithm(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same is done by several launches, sums for a bias, too."""
