@@ -203,10 +203,26 @@ def _add_up(values: Array, before: Array, out: Array) -> Array:
     return ends[:, -1]
 
 
-def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:
+def _best(larger: np.ufunc, larger_or_equal: np.ufunc) -> Callable[[Array, int], tuple[Array, Array]]:
     """Running extremes with the position of the last of equal ones; a NaN wins from where it stands on."""
 
     def form(a: Array, dim: int) -> tuple[Array, Array]:
+        n = a.shape[dim]
+        if dim < a.ndim - 1 and n and a.size // n >= _VECTOR:
+            return of_vectors(a, dim)
+        values: Array = larger.accumulate(a, axis=dim)
+        wins = a == values
+        if a.dtype.kind == "f":
+            wins |= np.isnan(a)
+        index = np.arange(n).reshape(-1, *[1] * (a.ndim - 1 - dim))
+        positions: Array = np.multiply(wins, index)
+        np.maximum.accumulate(positions, axis=dim, out=positions)
+        if a.dtype.kind == "f" and not values.all():
+            # Of zeros the ufunc gives either.
+            values = np.take_along_axis(a, positions, dim)
+        return values, positions
+
+    def of_vectors(a: Array, dim: int) -> tuple[Array, Array]:
         moved = np.moveaxis(a, dim, 0)
         values, positions = moved.copy(), np.zeros(moved.shape, np.int64)
         for at in range(1, len(moved)):
@@ -224,8 +240,8 @@ def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:
 CUMSUM = _Scan("cumsum", _sum)
 CUMPROD = _Scan("cumprod", lambda a, dim: np.cumprod(a, axis=dim, dtype=a.dtype))
 LOGCUMSUMEXP = _Scan("logcumsumexp", lambda a, dim: np.logaddexp.accumulate(a, axis=dim))
-CUMMAX = _Scan("cummax", _best(np.greater_equal), indices=True)
-CUMMIN = _Scan("cummin", _best(np.less_equal), indices=True)
+CUMMAX = _Scan("cummax", _best(np.maximum, np.greater_equal), indices=True)
+CUMMIN = _Scan("cummin", _best(np.minimum, np.less_equal), indices=True)
 
 
 class Running(NamedTuple):

@@ -239,6 +239,33 @@ def test_products_of_many_elements(shape: tuple[int, ...], dim: int, dtype: str)
         np.testing.assert_array_equal(np.abs(tensor.tensor(x).prod(dim).numpy()), odd)
 
 
+@pytest.mark.parametrize("kind", ["f4", "i8", "u1", "?"])
+@pytest.mark.parametrize("shape", [(50,), (1,), (0,), (7, 30), (30, 7), (4, 3, 600), (3, 0), (0, 3)], ids=str)
+def test_running_extremes_are_the_last_of_equal_ones(shape: tuple[int, ...], kind: str) -> None:
+    """Zeros of both signs among them; from a NaN on it is the last NaN."""
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(kind)
+    if kind == "f4":
+        x[x == 2] = -0.0
+        x.reshape(-1)[10::17] = np.nan
+    for dim in range(x.ndim):
+        for function, ahead in ((tensor.cummax, np.greater_equal), (tensor.cummin, np.less_equal)):
+            positions = np.zeros(x.shape, np.int64)
+            moved, at = np.moveaxis(x, dim, 0), np.moveaxis(positions, dim, 0)
+            for index in range(1, len(moved)):
+                before = np.take_along_axis(moved, at[index - 1 : index], 0)[0]
+                wins = (ahead(moved[index], before) & (before == before)) | (moved[index] != moved[index])
+                at[index] = np.where(wins, index, at[index - 1])
+            values, indices = function(tensor.tensor(x), dim)
+            expected = np.take_along_axis(x, positions, dim)
+            np.testing.assert_array_equal(indices.numpy(), positions)
+            np.testing.assert_array_equal(values.numpy(), expected)
+            if kind == "f4":
+                numbers = expected == expected
+                np.testing.assert_array_equal(
+                    np.signbit(values.numpy())[numbers], np.signbit(expected)[numbers]
+                )
+
+
 def test_sums_without_nan() -> None:
     x = np.ones((30, 40), np.float32)
     y = tensor.tensor(x)
