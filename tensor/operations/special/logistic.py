@@ -22,6 +22,8 @@ from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_catego
 from .evaluation import log1p_from_0
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensor.methods.tensor import Tensor
 
 _REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
@@ -180,23 +182,35 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 # Logarithms of sums
 
 
-def _logaddexp(a: Any, b: Any, out: Any = None) -> Any:
-    if a.dtype.kind == "c":
-        return written(_complex_logaddexp(a, b), out)
-    if a.dtype != np.float32 or max(np.size(a), np.size(b)) <= FEW:
-        return np.logaddexp(a, b, out=out)
-    if out is None:
-        out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
-    distance = np.subtract(a, b, out=scratch(out))
-    np.abs(distance, out=distance)
-    np.negative(distance, out=distance)
-    rest = log1p_from_0(np.exp(distance, out=distance), scratch(out))
-    np.add(np.maximum(a, b, out=out), rest, out=out)
-    if np.isnan(np.minimum.reduce(out, axis=None)):
-        # The difference of two infinities of one sign is NaN, too.
-        doubtful = np.isnan(out)
-        out[doubtful] = np.logaddexp(*[np.broadcast_to(x, out.shape)[doubtful] for x in (a, b)])
-    return out
+def _log_of_sum(
+    ufunc: np.ufunc,
+    power: np.ufunc,
+    per_logarithm: float,
+    of_complex: Callable[[Any, Any], Any] | None = None,
+) -> Callable[..., Any]:
+    """``ufunc``; of many elements of float32 by ``power``, a logarithm and its factor ``per_logarithm``."""
+
+    def computed(a: Any, b: Any, out: Any = None) -> Any:
+        if of_complex is not None and a.dtype.kind == "c":
+            return written(of_complex(a, b), out)
+        if a.dtype != np.float32 or max(np.size(a), np.size(b)) <= FEW:
+            return ufunc(a, b, out=out)
+        if out is None:
+            out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+        distance = np.subtract(a, b, out=scratch(out))
+        np.abs(distance, out=distance)
+        np.negative(distance, out=distance)
+        rest = log1p_from_0(power(distance, out=distance), scratch(out))
+        if per_logarithm != 1:
+            rest *= out.dtype.type(per_logarithm)
+        np.add(np.maximum(a, b, out=out), rest, out=out)
+        if np.isnan(np.minimum.reduce(out, axis=None)):
+            # The difference of two infinities of one sign is NaN, too.
+            doubtful = np.isnan(out)
+            out[doubtful] = ufunc(*[np.broadcast_to(x, out.shape)[doubtful] for x in (a, b)])
+        return out
+
+    return computed
 
 
 def _complex_logaddexp(a: Any, b: Any) -> Any:
@@ -211,7 +225,7 @@ LOGADDEXP = Pointwise(
         "a == b && isinf(a) ? a : a != a || b != b ? a + b : fmax(a, b) + log1p(exp(-fabs(a - b)))",
         complex="a.re < b.re ? b + log1p(exp(a - b)) : a + log1p(exp(b - a))",
     ),
-    _logaddexp,
+    _log_of_sum(np.logaddexp, np.exp, 1.0, _complex_logaddexp),
     rule=rules.floating,
     numbers="",
     categories=(Category.FLOATING, Category.COMPLEX),
@@ -252,7 +266,7 @@ LOGADDEXP2 = Pointwise(
     "logaddexp2",
     f"a == b && isinf(a) ? a : a != a || b != b ? a + b : "
     f"fmax(a, b) + log1p(exp2(-fabs(a - b))) * Compute({1 / math.log(2)!r})",
-    np.logaddexp2,
+    _log_of_sum(np.logaddexp2, np.exp2, 1 / math.log(2)),
     rule=rules.floating,
     numbers="",
     categories=_FLOATING,

@@ -64,6 +64,7 @@ def _calls(lib: Any, elements: int) -> dict[str, tuple[Callable[[], object], flo
     side = max(int(elements**0.5), 8)
     x = lib.randn(elements)
     y = lib.randn(elements)
+    fractions, near_1 = lib.rand(elements), 1 + 1e-4 * y
     matrix = lib.randn(side, side)
     recorded, recorded_matrix = x.clone().requires_grad_(), matrix.clone().requires_grad_()
     ones, ones_matrix = lib.ones(elements), lib.ones(side, side)
@@ -92,16 +93,27 @@ def _calls(lib: Any, elements: int) -> dict[str, tuple[Callable[[], object], flo
         "where": (lambda: lib.where(x > 0, x, y), REACH),
         "exp": (lambda: lib.exp(x), REACH),
         "erf": (lambda: lib.erf(x), COMMON),
+        "erfinv": (lambda: lib.erfinv(fractions), REACH),
+        "logit": (lambda: lib.logit(fractions), REACH),
+        "logaddexp2": (lambda: lib.logaddexp2(x, y), REACH),
+        "i1": (lambda: lib.special.i1(x), REACH),
         "lgamma": (lambda: lib.lgamma(x), REACH),
         "sum": (lambda: x.sum(), REACH),
         "sum of columns": (lambda: matrix.sum(0), REACH),
         "max of rows": (lambda: matrix.max(1), REACH),
+        "sum, bfloat16": (lambda: halves[0].sum(), HALF),
         "std": (lambda: x.std(), REACH),
+        "norm": (lambda: x.norm(), REACH),
+        "prod": (lambda: near_1.prod(), REACH),
+        "median": (lambda: x.median(), REACH),
+        "median of rows": (lambda: matrix.median(1), REACH),
         "cumsum": (lambda: x.cumsum(0), COMMON),
         "cumsum of rows": (lambda: matrix.cumsum(1), COMMON),
+        "cumsum of columns": (lambda: matrix.cumsum(0), COMMON),
         "topk 10": (lambda: x.topk(10), REACH),
         "topk 10 of rows": (lambda: matrix.topk(10, 1), REACH),
         "sort": (lambda: x.sort(), REACH),
+        "linspace": (lambda: lib.linspace(0, 1, elements), REACH),
         "randn": (lambda: lib.randn(elements), REACH),
         "rand": (lambda: lib.rand(elements), REACH),
         "dropout": (lambda: functional.dropout(x, 0.5), REACH),

@@ -144,6 +144,7 @@ def test_other_orders_of_elements_are_computed_too():
         tensor.logit, tensor.erfinv, tensor.erfc, tensor.special.ndtri, tensor.special.ndtr, nn.functional.softplus,
         nn.functional.logsigmoid, nn.functional.mish, nn.functional.hardswish, nn.functional.softshrink,
         lambda x: nn.functional.softplus(x, 2.0, 1e30), lambda x: tensor.logaddexp(x, x), lambda x: tensor.logaddexp(x, -x),
+        lambda x: tensor.logaddexp2(x, x), lambda x: tensor.logaddexp2(x, -x),
         lambda x: nn.functional.huber_loss(x, -x, "none", 0.7), lambda x: nn.functional.smooth_l1_loss(x, -x, reduction="none"),
         lambda x: tensor.lerp(x, -x, x), tensor.frac, tensor.sigmoid, nn.functional.silu, tensor.special.log_ndtr,
         tensor.special.i0, tensor.special.i0e, tensor.special.i1, tensor.special.i1e, nn.functional.hardshrink,
