@@ -93,6 +93,8 @@ def accumulate_type(a: Array, axes: tuple[int, ...]) -> Any:
 _FEW = 8
 #: Elements of a vector addition that are worth a call of its loop.
 _VECTOR = 2048
+#: Elements of rows that are multiplied one after the other.
+_SHORT = 256
 
 
 def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
@@ -208,7 +210,7 @@ def _prod(a: Array, axes: tuple[int, ...]) -> Array:
 def _products_of_rows(rows: Array) -> Array:
     """Products of rows: of parts of each, element by element, until few elements are left, where NumPy takes one by one."""
     count, n = rows.shape
-    if n < _FEW * _FEW:
+    if n < _SHORT:
         return np.asarray(np.multiply.reduce(rows, axis=1))
     # Long rows in vectors, which stay in the cache.
     length = _VECTOR if n >= _FEW * _VECTOR else n // _FEW
