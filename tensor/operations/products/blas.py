@@ -288,7 +288,7 @@ def product(
     current = device_state.runtime.current
     library: Any = device_state.runtime.library("cublas")
     # Row-major matrices are the transposes of what cuBLAS sees: it computes the transpose of the product.
-    flags = int(b.transposed), int(a.transposed), n, m, k
+    operation_b, operation_a = int(b.transposed), int(a.transposed)
     leading_a, leading_b, leading_c = a.leading, b.leading, c.leading
     single, batched = library.cublasGemmEx, library.cublasGemmStridedBatchedEx
 
@@ -310,7 +310,11 @@ def product(
         if count == 1:
             single(
                 blas.handle,
-                *flags,
+                operation_b,
+                operation_a,
+                n,
+                m,
+                k,
                 one,
                 b_address,
                 data,
@@ -328,7 +332,11 @@ def product(
             return
         batched(
             blas.handle,
-            *flags,
+            operation_b,
+            operation_a,
+            n,
+            m,
+            k,
             one,
             b_address,
             data,
