@@ -89,10 +89,10 @@ class _Tile(NamedTuple):
         """Bytes of weights in half precision that its warps exchange."""
         return self.rows * self.step * 2 if self.paired else 0
 
-    def cuda(self, *, extras: bool) -> str:
-        """Its type; masks and dropout take the registers of the fragments."""
+    def cuda(self, *, extras: bool, bulk: bool) -> str:
+        """Its type; masks and dropout take the registers of the fragments. ``bulk`` tells that rows come by bulk copies."""
         held = (0, 0) if extras else (self.first, self.second)
-        return f"BackwardTile<{_team(self.warpgroups)}, {self.sixteens}, {self.at_a_time}, {self.step}, {held[0]}, {held[1]}, {_cuda(self.paired)}>"
+        return f"BackwardTile<{_team(self.warpgroups, bulk=bulk)}, {self.sixteens}, {self.at_a_time}, {self.step}, {held[0]}, {held[1]}, {_cuda(self.paired)}>"
 
 
 #: Of backward, by width: of queries and of keys.
@@ -308,6 +308,12 @@ def _team(warpgroups: int, *, bulk: bool = False) -> str:
     return f"{'Bulk' * bulk}Warpgroups<{warpgroups}>" if warpgroups else "Warps"
 
 
+def _inputs(element: str, names: Sequence[str], *, bulk: bool) -> str:
+    """Parameters of a kernel: addresses, or tensor maps by value."""
+    form = "const __grid_constant__ TensorMap" if bulk else f"const {element}*"
+    return ", ".join(f"{form} {name}" for name in names)
+
+
 def _parts(dtype: dtype, tf32: bool) -> int:
     """Numbers that tensor cores take for one."""
     return 1 if tf32 or dtype is not float32 else 2
@@ -384,18 +390,17 @@ def plan(
     shared = (rows + 2 * stages * keys_of_tile) * padded * dtype.itemsize + _BARRIER_BYTES * bulk
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
-    inputs, addressed = f"const {t}* query, const {t}* key, const {t}* value", "query, key, value"
+    inputs = _inputs(t, ("query", "key", "value"), bulk=bulk)
+    mapped = "&" * bulk
     maps: list[TensorMap] = []
     if bulk:
-        inputs = ", ".join(f"const __grid_constant__ TensorMap {name}" for name in ("query", "key", "value"))
-        addressed = "&query, &key, &value"
         read = (0, sizes.width, rows), (1, sizes.width, keys_of_tile), (2, sizes.values, keys_of_tile)
         maps = _tensor_maps(device, dtype, sizes, strides, read)
     launch = _launcher(
         device, dtype, "fused_attention.cuh", f"attention_of_{padded}", f"AttentionOperands<{rank}, 4>", operands, sizes, mask,
         dropping, f"{inputs}, {t}* result, float* logarithms",
         f"attend<{_team(warpgroups, bulk=bulk)}, {t}, {padded}, {_parts(dtype, tf32)}, {piece}, {groups}, {keys_of_tile}, {held}, {rank}>",
-        f"{addressed}, result, logarithms", shared, warpgroups=warpgroups, maps=len(maps),
+        f"{mapped}query, {mapped}key, {mapped}value, result, logarithms", shared, warpgroups=warpgroups, maps=len(maps),
     )  # fmt: skip
     grid, count = -(-sizes.positions // rows), prod(sizes.shape)
 
@@ -461,6 +466,7 @@ def plan_backward(
     of_value: bool,
     tf32: bool,
     at_once: bool = False,
+    aligned: bool = False,
 ) -> Callable[..., None]:
     """What computes the gradients of what :func:`plan` computes, the same ones every time.
 
@@ -477,6 +483,8 @@ def plan_backward(
         As for :func:`plan`.
     at_once
         Whether all is one launch: see :func:`fits_one_launch`. There ``of_key`` or ``of_value`` is true.
+    aligned
+        Whether addresses of queries, keys, values and gradients of results are multiples of 16.
 
     Returns
     -------
@@ -487,26 +495,31 @@ def plan_backward(
     """
     padded = sizes.padded
     tile, tile_of_keys = _backward_tiles(dtype, padded, both=of_key and of_value)
+    read, maps = (0, 1, 2, 4), []
     if not at_once and _by_warpgroups(device, dtype, sizes):
         tile = tile_of_keys = _HOPPER_BACKWARD_TILE
+        if _by_bulk_copies(dtype, sizes, strides, read, aligned=aligned):
+            widths = sizes.width, sizes.width, sizes.values, sizes.values
+            boxes = [(number, width, tile.at_a_time) for number, width in zip(read, widths, strict=True)]
+            maps = _tensor_maps(device, dtype, sizes, strides, boxes)
+    bulk = bool(maps)
     rank, operands = sizes.packed(strides)
     t = dtype.cuda
     header, of = "fused_attention_backward.cuh", f"AttentionOperands<{rank}, 8>"
-    inputs = f"const {t}* query, const {t}* key, const {t}* value"
+    inputs, mapped = _inputs(t, ("query", "key", "value", "grad"), bulk=bulk), "&" * bulk
     extras = mask is not None or dropping
     form = f"{t}, {padded}, {_parts(dtype, tf32)}, {piece}"
-    own, own_of_keys = (each.cuda(extras=extras) for each in (tile, tile_of_keys))
+    own, own_of_keys = (each.cuda(extras=extras, bulk=bulk) for each in (tile, tile_of_keys))
     # Beside rows also their statistics, and the addresses of those of a mask.
     beside = 4 * tile_of_keys.at_a_time * STATISTICS + tile_of_keys.shared_weights
     shared, shared_by_keys = (_shared_bytes(dtype, padded, each) for each in (tile, tile_of_keys))
-    shared_by_keys += beside
+    shared_by_keys += beside + _BARRIER_BYTES * bulk
     (blocks, matrices), (blocks_of_keys, matrices_of_keys) = _backward_grids(sizes, tile, tile_of_keys)
     if at_once:
         shared = _bytes_at_once(dtype, padded)
         launch = _launcher(
             device, dtype, header, f"attention_of_{padded}_backward", of, operands, sizes, mask, dropping,
-            f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, {t}* grad_query, {t}* grad_key, "
-            f"{t}* grad_value",
+            f"{inputs}, const {t}* result, const float* logarithms, {t}* grad_query, {t}* grad_key, {t}* grad_value",
             f"attend_backward<{form}, {own}, {own_of_keys}, {_cuda(of_key)}, {_cuda(of_value)}, {rank}>",
             "query, key, value, result, grad, logarithms, grad_query, grad_key, grad_value", shared, first=f"{blocks}, ",
         )  # fmt: skip
@@ -518,16 +531,17 @@ def plan_backward(
             extra = [each for each in (sequences, seen, dropped) if each]
             launch(
                 blocks + blocks_of_keys, matrices, 1, _THREADS, 1, 1, shared, stream, operands, scale, *extra, query, key,
-                value, result, grad, logarithms, grad_query, grad_key, grad_value,
+                value, grad, result, logarithms, grad_query, grad_key, grad_value,
             )  # fmt: skip
 
         return run_at_once
+    shared += _BARRIER_BYTES * bulk
     by_queries = _launcher(
         device, dtype, header, f"attention_of_{padded}_backward_queries", of, operands, sizes, mask, dropping,
-        f"{inputs}, const {t}* result, const {t}* grad, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
+        f"{inputs}, const {t}* result, const float* logarithms, RowStatistics* statistics, {t}* grad_query",
         f"attend_backward_queries<{form}, {own}, {rank}>",
-        "query, key, value, result, grad, logarithms, statistics, grad_query", shared, first="blockIdx.x, gridDim.x, ",
-        warpgroups=tile.warpgroups,
+        f"{mapped}query, {mapped}key, {mapped}value, result, {mapped}grad, logarithms, statistics, grad_query", shared,
+        first="blockIdx.x, gridDim.x, ", warpgroups=tile.warpgroups, maps=len(maps),
     )  # fmt: skip
     passes = [(of_key, of_value)]
     if padded > _TOGETHER:
@@ -535,10 +549,10 @@ def plan_backward(
     by_keys = [
         _launcher(
             device, dtype, header, f"attention_of_{padded}_backward{'_keys' * key}{'_values' * value}", of, operands,
-            sizes, mask, dropping, f"{inputs}, const {t}* grad, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
+            sizes, mask, dropping, f"{inputs}, const RowStatistics* statistics, {t}* grad_key, {t}* grad_value",
             f"attend_backward_keys<{form}, {own_of_keys}, {_cuda(key)}, {_cuda(value)}, true, {rank}>",
-            "query, key, value, nullptr, grad, nullptr, statistics, grad_key, grad_value", shared_by_keys, first="blockIdx.x, ",
-            warpgroups=tile_of_keys.warpgroups,
+            f"{mapped}query, {mapped}key, {mapped}value, nullptr, {mapped}grad, nullptr, statistics, grad_key, grad_value",
+            shared_by_keys, first="blockIdx.x, ", warpgroups=tile_of_keys.warpgroups, maps=len(maps),
         )
         for key, value in passes
         if key or value
@@ -549,14 +563,17 @@ def plan_backward(
         result: int, grad: int, logarithms: int, statistics: int, grad_query: int, grad_key: int, grad_value: int,
     ) -> None:  # fmt: skip
         extra = [each for each in (sequences, seen, dropped) if each]
+        inputs: Sequence[Any] = query, key, value, grad
+        if maps:
+            inputs = [each.at(address) for each, address in zip(maps, inputs, strict=True)]
         by_queries(
-            blocks, matrices, 1, tile.threads, 1, 1, shared, stream, operands, scale, *extra, query, key, value, result,
-            grad, logarithms, statistics, grad_query,
+            blocks, matrices, 1, tile.threads, 1, 1, shared, stream, operands, scale, *extra, *inputs, result, logarithms,
+            statistics, grad_query,
         )  # fmt: skip
         for launch in by_keys:
             launch(
                 blocks_of_keys, matrices_of_keys, 1, tile_of_keys.threads, 1, 1, shared_by_keys, stream, operands, scale, *extra,
-                query, key, value, grad, statistics, grad_key, grad_value,
+                *inputs, statistics, grad_key, grad_value,
             )  # fmt: skip
 
     return run

@@ -8,6 +8,10 @@
 
 template <class Team, class T, int Width, int Own, int Keys, int Piece, int Rank>
 struct CopiedTiles;
+template <class Team, class T, int Piece, int Rank>
+struct CopiedRows;
+template <class Team>
+struct CopiedArrivals;
 
 // Who multiplies: a block's four warps, each its own rows, by `mma.sync`. The other way is Warpgroups
 // (warpgroup_attention.cuh), which has the same members.
@@ -25,6 +29,10 @@ struct Warps {
     using Source = T;
     template <class T, int Width, int Own, int Keys, int Piece, int Rank>
     using Tiles = CopiedTiles<Warps, T, Width, Own, Keys, Piece, Rank>;
+    // The same for backward: rows of an operand's matrix, and how the block is told that they have arrived.
+    template <class T, int Piece, int Rank>
+    using Rows = CopiedRows<Warps, T, Piece, Rank>;
+    typedef CopiedArrivals<Warps> Arrivals;
 
     // What this thread has copied is there for products behind the next barrier.
     static __device__ void show() {}
@@ -202,6 +210,42 @@ private:
         await_copies<Left>();
         Team::show();
         __syncthreads();  // what all threads have copied has arrived
+    }
+};
+
+// Rows of a matrix of an operand of backward, `at` elements behind the operand's first one, which all threads copy.
+template <class Team, class T, int Piece, int Rank>
+struct CopiedRows {
+    const T* from;
+    long long row;
+    int width;
+
+    __device__ CopiedRows(
+        const T* operand_rows, const AttentionOperands<Rank, 8>& operands, const Sequence& sequence, AttentionOperand operand,
+        long long, long long at, int of_width)
+        : from(operand_rows + at + sequence.rows(operands, operand)), row(operands.row[operand]), width(of_width) {}
+
+    // From `start` on; zeros behind the next `left` ones.
+    template <int Rows, class Tile>
+    __device__ void copy(const Tile& to, int start, int left, CopiedArrivals<Team>&, int) const {
+        fetch_tile<Team::threads, Rows, Piece>(to, from + start * row, row, left, width);
+    }
+};
+
+// Copies of all threads: those of a tile are a group.
+template <class Team>
+struct CopiedArrivals {
+    // Whether a block's own rows arrive before its first tile.
+    static constexpr bool apart = false;
+    static constexpr int OWN = 2;
+
+    __device__ explicit CopiedArrivals(void*) {}
+    __device__ void expect(int, int) {}
+    // What has been copied, by all threads, has arrived: in a buffer, or the block's own rows.
+    __device__ void await(int) {
+        await_copies<0>();
+        Team::show();
+        __syncthreads();
     }
 };
 

@@ -29,12 +29,14 @@ struct MappedMatrix {
             outer[d] = operands.strides[operand][d] ? static_cast<int>(index) : 0;
         }
     }
-    // By one thread: a tile of rows from `row` on.
-    template <class T, int Width, int Rows>
+    // By one thread: a tile of rows from `row` on, in boxes of `BoxRows` rows.
+    template <int BoxRows, class T, int Width, int Rows>
     __device__ void copy(const SharedLines<T, Width, Rows>& to, int row, Barrier* told) const {
 #pragma unroll
         for (int column = 0; column < Width; column += 64)
-            copy_box(to.memory + column * Rows, tensor, told, column, row, outer);
+#pragma unroll
+            for (int i = 0; i < Rows; i += BoxRows)
+                copy_box(to.memory + column * Rows + i * 64, tensor, told, column, row + i, outer);
     }
 };
 
@@ -70,10 +72,10 @@ struct BulkTiles {
     __device__ void fetch(int start, int stage, int first = -1) const {
         Barrier *const keys_arrive = barrier(KEYS + stage), *const values_arrive = barrier(VALUES + stage);
         keys_arrive->arrive_and_expect(first < 0 ? bytes : bytes + own_bytes);
-        if (first >= 0) query.copy(queries(), first, keys_arrive);
-        key.copy(keys_of(stage), start, keys_arrive);
+        if (first >= 0) query.template copy<Own>(queries(), first, keys_arrive);
+        key.template copy<Keys>(keys_of(stage), start, keys_arrive);
         values_arrive->arrive_and_expect(bytes);
-        value.copy(values_of(stage), start, values_arrive);
+        value.template copy<Keys>(values_of(stage), start, values_arrive);
     }
     __device__ void begin(int first, int start) const {
         if (threadIdx.x == 0) {
@@ -103,6 +105,48 @@ struct BulkTiles {
     }
 };
 
+// Of backward: barriers of the two buffers, and of the block's own rows, in shared memory. Warps meet when a tile has arrived, since
+// threads copy what else they need of its rows; then all have read the one before.
+struct BulkArrivals {
+    static constexpr bool apart = true;
+    enum { OWN = 2, COUNT = 3 };
+    Barrier* barriers;
+    // Bits: of which phase those that come next are.
+    int parities;
+
+    __device__ explicit BulkArrivals(void* memory) : barriers(reinterpret_cast<Barrier*>(memory)), parities(0) {
+        if (threadIdx.x == 0) {
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) barriers[i].make(1);
+            Barrier::show();
+        }
+        __syncthreads();  // the barriers are there
+    }
+    __device__ void expect(int which, int bytes) {
+        if (threadIdx.x == 0) barriers[which].arrive_and_expect(bytes);
+    }
+    __device__ void await(int which) {
+        barriers[which].await(parities >> which & 1);
+        parities ^= 1 << which;
+        await_copies<0>();
+        __syncthreads();
+    }
+};
+
+// Rows of a matrix of an operand of backward, in boxes of 64.
+template <class T, int Rank>
+struct BulkRows : MappedMatrix<Rank> {
+    __device__ BulkRows(
+        const TensorMap* map, const AttentionOperands<Rank, 8>& operands, const Sequence&, AttentionOperand operand,
+        long long matrix, long long, int)
+        : MappedMatrix<Rank>(map, operands, operand, matrix) {}
+
+    template <int Rows, class Tile>
+    __device__ void copy(const Tile& to, int start, int, BulkArrivals& arrivals, int which) const {
+        if (threadIdx.x == 0) MappedMatrix<Rank>::template copy<64>(to, start, arrivals.barriers + which);
+    }
+};
+
 // `Count` warpgroups, to which operands come by bulk copies.
 template <int Count>
 struct BulkWarpgroups : Warpgroups<Count> {
@@ -110,4 +154,7 @@ struct BulkWarpgroups : Warpgroups<Count> {
     using Source = TensorMap;
     template <class T, int Width, int Own, int Keys, int Piece, int Rank>
     using Tiles = BulkTiles<BulkWarpgroups, T, Width, Own, Keys, Rank>;
+    template <class T, int Piece, int Rank>
+    using Rows = BulkRows<T, Rank>;
+    typedef BulkArrivals Arrivals;
 };

@@ -34,6 +34,10 @@ struct BackwardTile {
     static constexpr int rows = Groups * Team::count * (Paired ? 8 : 16);
 };
 
+// What the rows of a tile's operands are read from.
+template <class Tile, class T>
+using SourceOf = typename Tile::Team::template Source<T>;
+
 // The tile of two buffers of `Rows` rows of two operands behind the block's own rows of two.
 template <class Team, class T, int Width, int Own, int Rows>
 struct BackwardMemory {
@@ -52,9 +56,11 @@ struct BackwardMemory {
 template <class T, int Width, int Parts, int Piece, class Tile, int Rank, class S, class M, class D>
 __device__ void attend_backward_queries(
     const AttentionOperands<Rank, 8>& operands, int block, int all_blocks, float scale, S sequences, M mask, D dropout,
-    const T* query, const T* key, const T* value, const T* result, const T* grad, const float* logarithms,
-    RowStatistics* statistics, T* grad_query) {
+    const SourceOf<Tile, T>* query, const SourceOf<Tile, T>* key, const SourceOf<Tile, T>* value, const T* result,
+    const SourceOf<Tile, T>* grad, const float* logarithms, RowStatistics* statistics, T* grad_query) {
     typedef typename Tile::Team Team;
+    typedef typename Team::template Rows<T, Piece, Rank> Source;
+    typedef typename Team::Arrivals Arrivals;
     constexpr int groups = Tile::Groups, rows = Tile::rows, keys = Tile::Rows, blocks = Tile::Step / 8;
     extern __shared__ __align__(1024) uint4 shared_memory[];
     const BackwardMemory<Team, T, Width, rows, keys> shared{reinterpret_cast<T*>(shared_memory)};
@@ -67,26 +73,30 @@ __device__ void attend_backward_queries(
     if (first >= sequence.positions) return;
     long long at[8];
     operands.find(blockIdx.y, at);
-    query += at[QUERY] + sequence.rows(operands, QUERY);
-    key += at[KEY] + sequence.rows(operands, KEY);
-    value += at[VALUE] + sequence.rows(operands, VALUE);
     result += at[RESULT] + sequence.rows(operands, RESULT);
-    grad += at[GRAD] + sequence.rows(operands, GRAD);
+    const Source query_rows(query, operands, sequence, QUERY, blockIdx.y, at[QUERY], operands.width);
+    const Source key_rows(key, operands, sequence, KEY, blockIdx.y, at[KEY], operands.width);
+    const Source value_rows(value, operands, sequence, VALUE, blockIdx.y, at[VALUE], operands.values);
+    const Source grad_rows(grad, operands, sequence, GRAD, blockIdx.y, at[GRAD], operands.values);
+    Arrivals arrivals(shared.behind());
     const int last = first + rows - 1, end = window.end(last), begin = S::has_begin ? window.begin(first) / keys * keys : 0;
     const auto fetch = [&](int start, int buffer) {
         const int left = sequence.keys - start;
-        fetch_tile<Team::threads, keys, Piece>(
-            shared.first(buffer), key + start * operands.row[KEY], operands.row[KEY], left, operands.width);
-        fetch_tile<Team::threads, keys, Piece>(
-            shared.second(buffer), value + start * operands.row[VALUE], operands.row[VALUE], left, operands.values);
+        arrivals.expect(buffer, 2 * keys * Width * sizeof(T));
+        key_rows.template copy<keys>(shared.first(buffer), start, left, arrivals, buffer);
+        value_rows.template copy<keys>(shared.second(buffer), start, left, arrivals, buffer);
         commit_copies();
     };
     const int own_rows = sequence.positions - first;
-    fetch_tile<Team::threads, rows, Piece>(
-        shared.own_first(), query + first * operands.row[QUERY], operands.row[QUERY], own_rows, operands.width);
-    fetch_tile<Team::threads, rows, Piece>(
-        shared.own_second(), grad + first * operands.row[GRAD], operands.row[GRAD], own_rows, operands.values);
-    fetch(begin, 0);
+    arrivals.expect(Arrivals::OWN, 2 * rows * Width * sizeof(T));
+    query_rows.template copy<rows>(shared.own_first(), first, own_rows, arrivals, Arrivals::OWN);
+    grad_rows.template copy<rows>(shared.own_second(), first, own_rows, arrivals, Arrivals::OWN);
+    // Without sums only the means are computed, for which own rows do.
+    if (grad_query) {
+        fetch(begin, 0);
+    } else {
+        commit_copies();
+    }
 
     // Of the warp's rows this thread has two of each sixteen, eight apart.
     const int warp_row = warp * groups * 16, own = first + warp_row + lane / 4;
@@ -109,9 +119,7 @@ __device__ void attend_backward_queries(
     // Every row of the block sees these keys.
     const int certain_begin = S::has_begin ? window.begin(last) : 0, certain_end = window.end(first);
 
-    await_copies<0>();
-    Team::show();
-    __syncthreads();
+    arrivals.await(Arrivals::OWN);
 #pragma unroll
     for (int r = 0; r < groups * 2; ++r) {
         const int position = own + r * 8;
@@ -144,11 +152,8 @@ __device__ void attend_backward_queries(
 #pragma unroll
     for (int i = 0; i < groups * Width / 2; ++i) output[i / (Width / 2)][i % (Width / 2) / 4][i % 4] = 0;
     for (int tile = begin, buffer = 0; tile < end; tile += keys, buffer ^= 1) {
-        if (tile != begin) {
-            await_copies<0>();
-            Team::show();
-            __syncthreads();  // these keys have arrived, and every warp has read those before
-        }
+        // These keys have arrived, and every warp has read those before.
+        if (Arrivals::apart || tile != begin) arrivals.await(buffer);
         if (tile + keys < end) fetch(tile + keys, buffer ^ 1);
 #pragma unroll 1
         for (int row = 0; row < keys; row += Tile::Step) {
@@ -198,18 +203,22 @@ __device__ void attend_backward_queries(
 // of their rows of a mask; where there are no `statistics`, two of results.
 template <class Team, class T, int Width, int Piece, int Own, int Rows, bool Statistics, int Rank, class S, class M>
 struct QueryTiles {
+    typedef typename Team::template Source<T> Source;
     typedef BackwardMemory<Team, T, Width, Own, Rows> Memory;
     typedef typename Memory::Tile Tile;
     typedef typename M::Row MaskRow;
     const AttentionOperands<Rank, 8>& operands;
     S sequences;
     M mask;
-    const T *query, *result, *grad;
+    const Source* query;
+    const T* result;
+    const Source* grad;
     const float* logarithms;
     const RowStatistics* statistics;
     long long matrix;
     Sequence sequence;
     Memory shared;
+    typename Team::Arrivals& arrivals;
     int begin, end;
     // Of the tile that is there.
     int group, start, buffer;
@@ -235,10 +244,12 @@ struct QueryTiles {
         long long here[8];
         operands.find(matrix + of_group, here);
         const int left = sequence.positions - at;
-        const auto rows_of = [&](const Tile& to, const T* from, AttentionOperand operand, int width) {
-            const long long row = operands.row[operand];
-            fetch_tile<Team::threads, Rows, Piece>(to, from + here[operand] + sequence.rows(operands, operand) + at * row, row, left, width);
+        const auto rows_of = [&](const Tile& to, const auto* from, AttentionOperand operand, int width) {
+            const typename Team::template Rows<T, Piece, Rank> source(
+                from, operands, sequence, operand, matrix + of_group, here[operand], width);
+            source.template copy<Rows>(to, at, left, arrivals, into);
         };
+        arrivals.expect(into, 2 * Rows * Width * sizeof(T));
         rows_of(shared.first(into), query, QUERY, operands.width);
         rows_of(shared.second(into), grad, GRAD, operands.values);
         if constexpr (!Statistics) rows_of(results(into), result, RESULT, operands.values);
@@ -264,9 +275,7 @@ struct QueryTiles {
     }
     // Waits for the tile, and sends for the next one, which is `next_group`'s from `next` on.
     __device__ void await(int& next_group, int& next) const {
-        await_copies<0>();
-        Team::show();
-        __syncthreads();  // these queries have arrived, and every warp has read those before
+        arrivals.await(buffer);  // these queries have arrived, and every warp has read those before
         next_group = group;
         next = start + Rows;
         if (next >= end) {
@@ -346,9 +355,9 @@ __device__ inline void hide(float (&of)[Groups][Blocks][4], const Window& window
 template <class T, int Width, int Parts, int Piece, class Tile, bool OfKey, bool OfValue, bool Statistics, int Rank, class S,
           class M, class D>
 __device__ void attend_backward_keys(
-    const AttentionOperands<Rank, 8>& operands, int block, float scale, S sequences, M mask, D dropout, const T* query,
-    const T* key, const T* value, const T* result, const T* grad, const float* logarithms, const RowStatistics* statistics,
-    T* grad_key, T* grad_value) {
+    const AttentionOperands<Rank, 8>& operands, int block, float scale, S sequences, M mask, D dropout,
+    const SourceOf<Tile, T>* query, const SourceOf<Tile, T>* key, const SourceOf<Tile, T>* value, const T* result,
+    const SourceOf<Tile, T>* grad, const float* logarithms, const RowStatistics* statistics, T* grad_key, T* grad_value) {
     // Two warps share their keys where each has the sums of one gradient: one has the weights, which the other one takes from it.
     constexpr bool paired = Tile::Paired;
     static_assert(!paired || (OfKey && OfValue), "the two warps have a gradient each");
@@ -366,20 +375,21 @@ __device__ void attend_backward_keys(
 
     typedef BackwardMemory<Team, T, Width, rows, count> Memory;
     const Memory shared{reinterpret_cast<T*>(shared_memory)};
-    const auto fetch_own = [&](const typename Memory::OwnTile& to, const T* from, AttentionOperand operand, int width) {
-        const long long row = operands.row[operand];
-        from += at[operand] + sequence.rows(operands, operand) + first * row;
-        fetch_tile<Team::threads, rows, Piece>(to, from, row, sequence.keys - first, width);
+    typedef typename Team::Arrivals Arrivals;
+    // Behind statistics and addresses of masks.
+    Arrivals arrivals(reinterpret_cast<unsigned long long*>(shared.behind()) + 4 * count);
+    const auto fetch_own = [&](const typename Memory::OwnTile& to, const SourceOf<Tile, T>* from, AttentionOperand operand, int width) {
+        const typename Team::template Rows<T, Piece, Rank> source(from, operands, sequence, operand, matrix, at[operand], width);
+        source.template copy<rows>(to, first, sequence.keys - first, arrivals, Arrivals::OWN);
     };
+    arrivals.expect(Arrivals::OWN, (OfKey ? 2 : 1) * rows * Width * sizeof(T));
     fetch_own(shared.own_first(), key, KEY, operands.width);
     if constexpr (OfKey) fetch_own(shared.own_second(), value, VALUE, operands.values);
     commit_copies();
     QueryTiles<Team, T, Width, Piece, rows, count, Statistics, Rank, S, M> tiles{
-        operands, sequences, mask, query, result, grad, logarithms, statistics, matrix, sequence, shared};
+        operands, sequences, mask, query, result, grad, logarithms, statistics, matrix, sequence, shared, arrivals};
     tiles.begin_at(window.first_query(first), S::has_begin ? window.end_of_queries(last) : sequence.positions);
-    await_copies<0>();
-    Team::show();
-    __syncthreads();
+    arrivals.await(Arrivals::OWN);
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const auto is_cut = [&](int start) {

@@ -48,6 +48,9 @@ struct Warpgroups {
     using Source = T;
     template <class T, int Width, int Own, int Keys, int Piece, int Rank>
     using Tiles = CopiedTiles<Warpgroups, T, Width, Own, Keys, Piece, Rank>;
+    template <class T, int Piece, int Rank>
+    using Rows = CopiedRows<Warpgroups, T, Piece, Rank>;
+    typedef CopiedArrivals<Warpgroups> Arrivals;
 
     static __device__ void show() { show_to_products(); }
 };

@@ -146,6 +146,7 @@ class TensorMap:
         )  # fmt: skip
 
     @classmethod
+    @functools.lru_cache(256)
     def decode(cls, data: bytes) -> TensorMap | None:
         """What 128 bytes say; ``None`` where they are no tensor map."""
         (record,) = np.frombuffer(data, _LAYOUT)
@@ -184,6 +185,12 @@ class TensorMap:
         )
 
     # Where elements are
+
+    def contains(self, coordinates: tuple[int, ...]) -> bool:
+        """Whether all of a tiled box is in the tensor."""
+        return all(
+            0 <= at <= size - most for at, most, size in zip(coordinates, self.box, self.sizes, strict=True)
+        )
 
     def elements(self, coordinates: tuple[int, ...], offsets: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """Byte offsets from the tensor's address of a box's elements, in order, and which of them are in the tensor.

@@ -137,6 +137,7 @@ def plan_backward(
         of_value=expected[2],
         tf32=tf32,
         at_once=at_once,
+        aligned=addresses == 0,
     )
     # As many bytes as the kernel's own.
     make_statistics, local = maker(_rows(arrangement, float64)), device_state.local

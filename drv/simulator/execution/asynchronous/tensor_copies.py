@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +63,26 @@ class Box:
         self.outside = np.flatnonzero(~inside)
         value = tensor.fill_value()
         self.fill = value * (size // len(value)) if value else b""
+
+    @classmethod
+    def of(cls, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Box:
+        """The box. What lies in the tensor has the pieces of the first one there, so many bytes further."""
+        if offsets or tensor.im2col or not tensor.contains(coordinates):
+            return cls(tensor, coordinates, offsets)
+        pitches = (tensor.element_bytes, *tensor.strides)
+        away = sum(at * pitch for at, pitch in zip(coordinates, pitches, strict=True))
+        first = _first_box(tensor)
+        if away % first.size:
+            return cls(tensor, coordinates, offsets)
+        result = copy(first)
+        result.coordinates = coordinates
+        result.addresses = first.addresses + np.uint64(away)
+        return result
+
+
+@lru_cache(256)
+def _first_box(tensor: TensorMap) -> Box:
+    return Box(tensor, (0,) * tensor.rank, ())
 
 
 class TensorAccess:
@@ -136,7 +158,9 @@ class TensorAccess:
                 mode = "im2col" if tensor.im2col else "tiled"
                 what = f"names an element by {len(coordinates)} coordinates, in a {mode} tensor map of rank {tensor.rank}"
                 raise self.launch.reports.bad_operand(self, site, lane, what)
-            box = Box(tensor, tuple(int(each[lane]) for each in at), tuple(int(each[lane]) for each in away))
+            box = Box.of(
+                tensor, tuple(int(each[lane]) for each in at), tuple(int(each[lane]) for each in away)
+            )
             result.append((tensor, box))
         return result
 
