@@ -81,9 +81,9 @@ class Block:
     labels: list[str] = field(default_factory=list)
 
 
-def is_block_barrier(instruction: Instruction) -> bool:
-    """Whether threads of a block meet here."""
-    fields = instruction.fields
+def _is_block_barrier(opcode: str) -> bool:
+    """Whether threads of a block meet at such an instruction."""
+    fields = opcode.split(".")
     return (
         fields[0] in ("bar", "barrier") and fields[1:2] != ["warp"] and fields[1:3] != ["cluster", "arrive"]
     )
@@ -91,13 +91,15 @@ def is_block_barrier(instruction: Instruction) -> bool:
 
 def is_warp_synchronous(instruction: Instruction) -> bool:
     """Whether the threads of a member mask meet here."""
-    fields = instruction.fields
-    if instruction.opcode.startswith(MULTIPLY):
-        return True
-    meets = (
-        fields[0] in ("shfl", "vote", "match", "redux", "elect") or fields[0] in _WHOLE_WARP
-    ) and "sync" in fields
-    return bool(instruction.operands) and (meets or fields[:2] == ["bar", "warp"])
+    opcode = instruction.opcode
+    return _warps_meet(opcode) and (bool(instruction.operands) or opcode.startswith(MULTIPLY))
+
+
+@functools.cache
+def _warps_meet(opcode: str) -> bool:
+    fields = opcode.split(".")
+    meets = fields[0] in ("shfl", "vote", "match", "redux", "elect") or fields[0] in _WHOLE_WARP
+    return opcode.startswith(MULTIPLY) or (meets and "sync" in fields) or fields[:2] == ["bar", "warp"]
 
 
 def member_mask(instruction: Instruction) -> Operand:
@@ -141,7 +143,7 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
             for label in labels_at[position]:
                 block_of_label[label] = block.index
             mask = None
-        ends = _end_of(instruction)
+        ends = _end_of(instruction.opcode)
         if instruction.guard is not None and ends not in (End.JUMP,):
             register, negated = instruction.guard
             skip = f"skip {position}"
@@ -185,8 +187,10 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
     return blocks, block_of_label
 
 
-def _end_of(instruction: Instruction) -> End | None:
-    base = instruction.base
+@functools.cache
+def _end_of(opcode: str) -> End | None:
+    """How a block ends at such an instruction, if it does."""
+    base = opcode.partition(".")[0]
     if base == "bra":
         return End.JUMP
     if base == "brx":
@@ -195,9 +199,9 @@ def _end_of(instruction: Instruction) -> End | None:
         return End.RETURN if base == "ret" else End.EXIT
     if base == "call":
         return End.CALL
-    if instruction.opcode.startswith("mbarrier.try_wait."):
+    if opcode.startswith("mbarrier.try_wait."):
         return End.PHASE
-    return End.BARRIER if is_block_barrier(instruction) else None
+    return End.BARRIER if _is_block_barrier(opcode) else None
 
 
 def _connect(function: Function, blocks: list[Block], block_of_label: dict[str, int]) -> None:

@@ -8,7 +8,7 @@ from .control_flow import switch_targets
 from .program import Address, Group, Negated, Pair, PTXSyntaxError, Register, Symbol, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from .program import Function, Instruction, Operand
 
@@ -31,10 +31,15 @@ def check_names(function: Function) -> None:
     PTXSyntaxError
         For the first such name.
     """
+    declared = function.register_types
     for instruction in function.instructions:
-        for name in _registers(instruction):
-            if name not in function.register_types and _stem(name) not in _SPECIAL:
-                raise PTXSyntaxError(instruction.ptx_line, f"undeclared register {name!r}")
+        for operand in instruction.operands:
+            # Most are no more than a declared register.
+            if type(operand) is Register and operand.name in declared:
+                continue
+            _check_registers(operand, declared, instruction)
+        if instruction.guard is not None:
+            _check_registers(instruction.guard[0], declared, instruction)
         if instruction.base == "bra":
             target = instruction.operands[0] if instruction.operands else None
             if not isinstance(target, Symbol):
@@ -47,10 +52,14 @@ def check_names(function: Function) -> None:
                     raise PTXSyntaxError(instruction.ptx_line, f"unknown label {label!r}")
 
 
-def _registers(instruction: Instruction) -> Iterator[str]:
-    pending: list[Operand] = list(instruction.operands)
-    if instruction.guard is not None:
-        pending.append(instruction.guard[0])
+def _check_registers(operand: Operand, declared: Container[str], instruction: Instruction) -> None:
+    for name in _registers(operand):
+        if name not in declared and _stem(name) not in _SPECIAL:
+            raise PTXSyntaxError(instruction.ptx_line, f"undeclared register {name!r}")
+
+
+def _registers(operand: Operand) -> Iterator[str]:
+    pending: list[Operand] = [operand]
     while pending:
         operand = pending.pop()
         if isinstance(operand, Register):

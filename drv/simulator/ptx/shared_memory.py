@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .program import Address, Register, Symbol, align_up
+from .program import Address, Symbol, align_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def shared_layout(module: Module, entry: Function) -> SharedLayout:
     variables = [v for function in functions for v in function.variables.values() if v.space == "shared"]
     variables += [variable for name, variable in module.shared.items() if name in mentioned]
     layout = SharedLayout()
-    if any(name.startswith(_RESERVED) for function in functions for name in _registers(function)):
+    if any(_RESERVED in each.text for function in functions for each in function.instructions):
         layout.reserved = layout.static_end = RESERVED_BYTES
     alignment = 16
     for variable in variables:
@@ -79,10 +79,3 @@ def _symbols(function: Function) -> Iterator[str]:
             base = operand.base if isinstance(operand, Address) else operand
             if isinstance(base, Symbol):
                 yield base.name
-
-
-def _registers(function: Function) -> Iterator[str]:
-    for instruction in function.instructions:
-        for operand in instruction.operands:
-            if isinstance(operand, Register):
-                yield operand.name

@@ -17,47 +17,50 @@ from drv.simulator.ptx.program import Register, Vector
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.ptx.program import Function, Instruction, Operand
+    from drv.simulator.ptx.program import Function, Operand
 
 _UNSIGNED_64 = np.dtype(np.uint64)
 _DTYPES = {dtype.str: dtype for dtype in DTYPES.values()}
+_NONE: dict[str, int] = {}
 
 
 def register_types(function: Function) -> dict[str, np.dtype[Any]]:
     """NumPy type of each register, but for those of 16 bytes."""
     # By the names of types, as types themselves take long to look up.
-    votes: dict[str, dict[str, int]] = {name: {} for name in function.register_types}
+    votes: dict[str, dict[str, int]] = {}
     for instruction in function.instructions:
-        for name, type_name in _uses(instruction):
-            counts = votes.get(name)
-            if counts is not None:
-                counts[type_name] = counts.get(type_name, 0) + 1
-    result = {}
-    for name, ptx_type in function.register_types.items():
-        declared = DTYPES.get(ptx_type, _UNSIGNED_64)
-        fitting = [
-            (count, dtype)
-            for each, count in votes[name].items()
-            if (dtype := _DTYPES[each]).itemsize == declared.itemsize
-            and (dtype.kind == "b") == (declared.kind == "b")
-        ]
-        result[name] = max(fitting, key=lambda each: each[0])[1] if fitting else declared
-    return result
+        types = _types(instruction.opcode)
+        if types is None:
+            continue
+        type_name, source = types
+        for operand in instruction.operands:
+            for name in (operand.name,) if type(operand) is Register else _registers(operand):
+                counts = votes.get(name)
+                if counts is None:
+                    votes[name] = {type_name: 1}
+                else:
+                    counts[type_name] = counts.get(type_name, 0) + 1
+            type_name = source
+    return {
+        name: _elected(votes.get(name, _NONE), ptx_type) for name, ptx_type in function.register_types.items()
+    }
 
 
-def _uses(instruction: Instruction) -> Iterator[tuple[str, str]]:
-    """Registers of an instruction, and what it takes them for, where the opcode says so at first sight."""
-    types = _types(instruction.opcode)
-    if types is None:
-        return
-    result, source = types
-    for position, operand in enumerate(instruction.operands):
-        dtype = source if position else result
-        if type(operand) is Register:
-            yield operand.name, dtype
-        else:
-            for name in _registers(operand):
-                yield name, dtype
+def _elected(votes: dict[str, int], ptx_type: str) -> np.dtype[Any]:
+    """The type with the most votes among those of the width that is declared; without any, the declared one."""
+    most, result = 0, None
+    for each, count in votes.items():
+        if count > most and (dtype := _fitting(each, ptx_type)) is not None:
+            most, result = count, dtype
+    return DTYPES.get(ptx_type, _UNSIGNED_64) if result is None else result
+
+
+@functools.cache
+def _fitting(type_name: str, ptx_type: str) -> np.dtype[Any] | None:
+    """A type, if a register that is declared as ``ptx_type`` may be kept as such."""
+    dtype, declared = _DTYPES[type_name], DTYPES.get(ptx_type, _UNSIGNED_64)
+    fits = dtype.itemsize == declared.itemsize and (dtype.kind == "b") == (declared.kind == "b")
+    return dtype if fits else None
 
 
 @functools.cache
