@@ -33,5 +33,5 @@ def for_rank(text: str | None, rank: int) -> str:
     """The docstring of a family for one rank: ``$rank``, ``$signals``, ``$dims``, ``$out`` and ``$N`` are filled in."""
     result = text or ""
     for name, words in _WORDS[rank - 1].items():
-        result = result.replace(f"${name}", words)
+        result = result.replace(f"${{{name}}}", words).replace(f"${name}", words)
     return result

@@ -254,7 +254,7 @@ def test_a_numpy_whose_loops_have_other_names(monkeypatch: pytest.MonkeyPatch) -
 
     expected = results()
     with monkeypatch.context() as patch:
-        patch.setattr(on_host, "_loops", None)
+        patch.setattr(on_host, "_loops", lambda: None)
         result = results()
     results()
     for one, other in zip(result, expected, strict=True):
