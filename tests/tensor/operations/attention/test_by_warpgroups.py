@@ -187,8 +187,9 @@ def test_sequences_of_several_lengths(window: tuple[int, int], monkeypatch: pyte
     )
 
 
-@pytest.mark.parametrize("name", sorted(MAPPED))
-@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "name", thinned(sorted(MAPPED), lambda name: name in ("dropout", "more keys, causal"))
+)
 def test_bulk_copies_change_no_bit(name: str, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     operands, grad, options = _operands(name, "bfloat16")
     sources = _teams(monkeypatch)
