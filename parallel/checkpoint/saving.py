@@ -19,6 +19,7 @@ from tensor.serialization.saving import host_array
 from tensor.serialization.structure import Encoder
 
 from .default_planner import DefaultSavePlanner
+from .exceptions import CheckpointException
 from .filesystem import FileSystemWriter, folder_of
 from .metadata import (
     DTYPES,
@@ -220,6 +221,7 @@ class _Saving:
         self._values: dict[str, Any] = {}
         self._pieces: list[_Piece] = []
         self._staged: dict[str, Tensor] = {}
+        self._is_written = False
         self._encoded: dict[str, Any] = {}
         self._events: list[Any] = []
 
@@ -275,8 +277,11 @@ class _Saving:
         """Write this rank's file; the first rank makes the checkpoint whole when all have done so."""
         try:
             metadata: Metadata = self.ranks.step("save", self._write, self._finish)
-        except BaseException:
-            self._writer.discard(self._file)
+        except BaseException as error:
+            # If ranks could not hear of each other, the first one may have made the checkpoint whole, of this file too; otherwise
+            # the next save removes it.
+            if isinstance(error, CheckpointException) or not self._is_written:
+                self._writer.discard(self._file)
             raise
         return metadata
 
@@ -297,6 +302,7 @@ class _Saving:
             for piece in self._pieces
         ]
         self._staged = {}
+        self._is_written = True
         return pieces
 
     def _finish(self, results: list[list[tuple[_Piece, Any]]]) -> list[Metadata]:

@@ -14,6 +14,7 @@ import parallel
 import tensor
 from parallel import checkpoint
 from parallel.checkpoint import CheckpointException, DefaultLoadPlanner, FileSystemReader, FileSystemWriter
+from parallel.checkpoint.ranks import Ranks
 from parallel.checkpoint.saving import _Piece, assigned
 from parallel.tensor import DTensor, Shard, distribute_tensor
 from tests.parallel.thread_ranks import run_threads
@@ -399,3 +400,31 @@ def _meanwhile(rank: int, size: int, device: str, folder: Path, event: threading
 def test_state_may_change_while_it_is_written(device: str, options: dict[str, Any], tmp_path: Path) -> None:
     event = threading.Event()
     run_threads(_meanwhile, 2, device, tmp_path, event, **({"device": device, **options}))
+
+
+def test_ranks_that_do_not_hear_of_the_end_leave_the_checkpoint_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first rank has said what the checkpoint consists of, and the answer of another one is lost with a rank that dies."""
+    folder = tmp_path / "checkpoint"
+    checkpoint.save({"x": tensor.zeros(3)}, checkpoint_id=folder)
+    original = Ranks._scatter
+
+    def lost(self: Ranks, answers: list[Any] | None) -> Any:
+        result = original(self, answers)
+        if not before & _saved(folder):
+            raise RuntimeError("rank 3 has died")
+        return result
+
+    before = _saved(folder)
+    monkeypatch.setattr(Ranks, "_scatter", lost)
+    with pytest.raises(RuntimeError, match="rank 3 has died"):
+        checkpoint.save({"x": tensor.ones(3)}, checkpoint_id=folder)
+    monkeypatch.undo()
+    loaded = {"x": tensor.zeros(3)}
+    checkpoint.load(loaded, checkpoint_id=folder)
+    assert loaded["x"].tolist() == [1, 1, 1]
+
+
+def _saved(folder: Path) -> set[str]:
+    return {file.name for file in folder.glob("__*")}
