@@ -179,7 +179,8 @@ def test_an_interrupt_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) ->
     turns, x = np.array([1 << 40, 0]), np.zeros(64 * 640, np.int32)
     with pytest.raises(KeyboardInterrupt):
         drv.simulator.run(source, "spin", 640, 64, [turns, x], check="on", native="on", cores=3)
-    assert len(batches) <= 4
+    # What has run for long without a write is put aside for the next one, so there may be some before the interrupt.
+    assert len(batches) < 640 // 64
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
