@@ -13,9 +13,22 @@ struct CopiedRows;
 template <class Team>
 struct CopiedArrivals;
 
+// What a team reads operands from, and how, where its threads copy.
+template <class Team>
+struct Copying {
+    template <class T>
+    using Source = T;
+    template <class T, int Width, int Own, int Keys, int Piece, int Rank>
+    using Tiles = CopiedTiles<Team, T, Width, Own, Keys, Piece, Rank>;
+    // The same for backward: rows of an operand's matrix, and how the block is told that they have arrived.
+    template <class T, int Piece, int Rank>
+    using Rows = CopiedRows<Team, T, Piece, Rank>;
+    typedef CopiedArrivals<Team> Arrivals;
+};
+
 // Who multiplies: a block's four warps, each its own rows, by `mma.sync`. The other way is Warpgroups
 // (warpgroup_attention.cuh), which has the same members.
-struct Warps {
+struct Warps : Copying<Warps> {
     static constexpr int count = 4, threads = 128;
     // Rows of operands in shared memory.
     template <class T, int Width, int Rows>
@@ -23,16 +36,6 @@ struct Warps {
     // `Groups` times 16 rows of each warp that are the left operand of many products, from row `warp * Groups * 16` on.
     template <class T, int Width, int Rows, int Parts, int Groups, int Held>
     using Left = LeftRows<T, Width, Parts, Groups, Held>;
-
-    // What operands are read from, and how: by threads that copy.
-    template <class T>
-    using Source = T;
-    template <class T, int Width, int Own, int Keys, int Piece, int Rank>
-    using Tiles = CopiedTiles<Warps, T, Width, Own, Keys, Piece, Rank>;
-    // The same for backward: rows of an operand's matrix, and how the block is told that they have arrived.
-    template <class T, int Piece, int Rank>
-    using Rows = CopiedRows<Warps, T, Piece, Rank>;
-    typedef CopiedArrivals<Warps> Arrivals;
 
     // What this thread has copied is there for products behind the next barrier.
     static __device__ void show() {}

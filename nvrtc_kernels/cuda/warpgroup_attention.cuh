@@ -37,20 +37,12 @@ struct LeftLines {
 
 // `Count` warpgroups, of which each has 64 rows.
 template <int Count>
-struct Warpgroups {
+struct Warpgroups : Copying<Warpgroups<Count>> {
     static constexpr int count = Count * 4, threads = Count * 128;
     template <class T, int Width, int Rows>
     using Tile = SharedLines<T, Width, Rows>;
     template <class T, int Width, int Rows, int Parts, int Groups, int Held>
     using Left = LeftLines<T, Width, Rows>;
-
-    template <class T>
-    using Source = T;
-    template <class T, int Width, int Own, int Keys, int Piece, int Rank>
-    using Tiles = CopiedTiles<Warpgroups, T, Width, Own, Keys, Piece, Rank>;
-    template <class T, int Piece, int Rank>
-    using Rows = CopiedRows<Warpgroups, T, Piece, Rank>;
-    typedef CopiedArrivals<Warpgroups> Arrivals;
 
     static __device__ void show() { show_to_products(); }
 };

@@ -184,7 +184,7 @@ class Reduction:
         self, layout: Layout, axes: tuple[int, ...], keepdim: bool
     ) -> tuple[list[Layout], tuple[int, ...]]:
         """Layouts of the results, and their strides over the input's dimensions."""
-        full = tuple(1 if axis in axes else size for axis, size in enumerate(layout.shape))
+        full = kept_shape(layout.shape, axes)
         short = full if keepdim else tuple(size for axis, size in enumerate(layout.shape) if axis not in axes)
         outs = [layouts.contiguous[short, dtype, layout.device_state] for dtype in self.rule(layout.dtype)[1]]
         return outs, strides_of.contiguous_strides(full)
@@ -291,6 +291,16 @@ def axes_of(name: str, input: Tensor, dim: Any) -> tuple[int, ...]:
 def _no_axes(dim: int) -> tuple[int, ...]:
     dimensions((dim,), 0, "")
     return ()
+
+
+def kept_shape(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """A shape with the reduced dimensions of size 1."""
+    return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+
+
+def are_last(axes: tuple[int, ...], rank: int) -> bool:
+    """Whether the reduced dimensions, in order, are the last ones of so many."""
+    return axes == (*range(rank - len(axes), rank),)
 
 
 def stretched(x: Tensor, shape: Sequence[int], axes: Sequence[int], keepdim: bool) -> Tensor:

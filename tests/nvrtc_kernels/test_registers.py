@@ -55,6 +55,18 @@ def registers(image: bytes) -> int:
     raise AssertionError("a cubin without .nv.info")
 
 
+def _compiled(source: str, architecture: str = "sm_90") -> Any:
+    """A cubin, and what the compiler says, by the options that matter to registers."""
+    return compile_program(
+        source,
+        architecture,
+        name="a.cu",
+        options=("-default-device", "-minimal"),
+        include_dirs=(INCLUDE,),
+        line_info=False,
+    )
+
+
 def _softmax(kind: dtype) -> None:
     for n in (16384, 16383, 8192, 99999):
         softmax.plan(None, (2, n, 1), kind, kind, log=True)
@@ -102,14 +114,7 @@ def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pyte
     assert sources
     for source, name in sources:
         threads = int(re.findall(r"__launch_bounds__\((\d+)\)", source)[0])
-        result = compile_program(
-            source,
-            "sm_90",
-            name="a.cu",
-            options=("-default-device", "-minimal"),
-            include_dirs=(INCLUDE,),
-            line_info=False,
-        )
+        result = _compiled(source)
         taken = registers(result.image)
         assert 8 <= taken <= 255
         assert taken * threads <= _REGISTERS, f"{name} takes {taken} registers for each of {threads} threads"
@@ -171,15 +176,7 @@ def test_fused_attention_has_its_registers(
     for source, _ in sources:
         by_warpgroups = "Warpgroups" in source
         of_warpgroups += by_warpgroups
-        options = ("-default-device", "-minimal")
-        result = compile_program(
-            source,
-            "sm_90a" if by_warpgroups else "sm_90",
-            name="a.cu",
-            options=options,
-            include_dirs=(INCLUDE,),
-            line_info=False,
-        )
+        result = _compiled(source, "sm_90a" if by_warpgroups else "sm_90")
         assert "serialized" not in result.log
         threads, blocks = (256, 1) if by_warpgroups else (128, 2)
         assert registers(result.image) * threads * blocks <= _REGISTERS
@@ -221,10 +218,7 @@ def test_implicit_convolution_leaves_room_for_two_blocks(
     sources = {each for each in sources if each[1].startswith("convolution_")}
     assert len(sources) == 2
     for source, name in sources:
-        options = ("-default-device", "-minimal")
-        result = compile_program(
-            source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
-        )
+        result = _compiled(source)
         assert registers(result.image) * 128 * 2 <= _REGISTERS, name
         assert read_cubin(result.image)[name].spills == 0, name
 
@@ -293,10 +287,7 @@ def test_convolutions_by_warpgroups_have_their_sums_in_registers(
         }[form]
     )
     for source, name in sources:
-        options = ("-default-device", "-minimal")
-        result = compile_program(
-            source, "sm_90a", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
-        )
+        result = _compiled(source, "sm_90a")
         # So it says of products that it does not let go on beside the others.
         assert "serialized" not in result.log, name
         (threads,) = re.findall(r"__launch_bounds__\((\d+), 1\)", source)
@@ -316,14 +307,7 @@ def test_outer_sums_leave_room_for_two_blocks(result: dtype, monkeypatch: pytest
     device: Any = None
     outer_sums.plan(device, bfloat16, result, [outer_sums.OuterSum(64, 64, 64, True)])(0, 0, 0, 0, 0)
     ((source, name),) = sources
-    compiled = compile_program(
-        source,
-        "sm_90",
-        name="a.cu",
-        options=("-default-device", "-minimal"),
-        include_dirs=(INCLUDE,),
-        line_info=False,
-    )
+    compiled = _compiled(source)
     assert registers(compiled.image) * 128 * 2 <= _REGISTERS
     assert read_cubin(compiled.image)[name].spills == 0
 
@@ -335,14 +319,7 @@ def test_fused_products_leave_room_for_two_blocks(transposed: bool) -> None:
         ("const auto value0 = input0;",), (fused_rows.Input(bfloat16),), (("value0", bfloat16),)
     )
     text, _ = fused_products.source("product", kernel, chain, packed=True, aligned=True)
-    compiled = compile_program(
-        text,
-        "sm_90",
-        name="a.cu",
-        options=("-default-device", "-minimal"),
-        include_dirs=(INCLUDE,),
-        line_info=False,
-    )
+    compiled = _compiled(text)
     assert registers(compiled.image) * 128 * 2 <= _REGISTERS
     assert read_cubin(compiled.image)["product"].spills == 0
 
@@ -380,9 +357,6 @@ def test_sequences_of_recurrent_steps_fit(
     recurrent_sequences.plan_backward(device, cell, kind, hidden, batch)
     assert sources
     for name, source in sources.items():
-        options = ("-default-device", "-minimal")
-        result = compile_program(
-            source, "sm_90", name="a.cu", options=options, include_dirs=(INCLUDE,), line_info=False
-        )
+        result = _compiled(source)
         assert registers(result.image) * 256 <= _REGISTERS
         assert read_cubin(result.image)[name].spills == 0, name

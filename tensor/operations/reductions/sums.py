@@ -28,10 +28,12 @@ from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import (
     Reduction,
+    are_last,
     axes_of,
     dtype_to_compute_in,
     into_out,
     keep_dims,
+    kept_shape,
     stretched,
 )
 from tensor.operations.shapes import views
@@ -101,7 +103,7 @@ def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
     if a.dtype in _CONVERSIONS:
         return _sum_of_halves(a, axes)
     dtype = accumulate_type(a, axes)
-    if dtype is None and a.dtype == np.float32 and axes == (*range(a.ndim - len(axes), a.ndim),):
+    if dtype is None and a.dtype == np.float32 and are_last(axes, a.ndim):
         outer = a.shape[: a.ndim - len(axes)]
         totals = row_sums(a.reshape(product_of(outer), -1)) if a.size else None
         if totals is not None:
@@ -132,8 +134,8 @@ _CONVERSIONS = {
 
 def _sum_of_halves(a: Array, axes: tuple[int, ...]) -> Array:
     """Sums of half precision, in single or double precision; of many elements those of blocks, and of these."""
-    leading, trailing = axes == (*range(len(axes)),), axes == (*range(a.ndim - len(axes), a.ndim),)
-    shape = tuple(1 if axis in axes else size for axis, size in enumerate(a.shape))
+    leading, trailing = axes == (*range(len(axes)),), are_last(axes, a.ndim)
+    shape = kept_shape(a.shape, axes)
     if a.flags.c_contiguous and a.size > _BLOCK:
         if trailing:
             return _sums_of_rows(a.reshape(product_of(shape), -1)).reshape(shape)
@@ -200,9 +202,9 @@ def _logsumexp(a: Array, axes: tuple[int, ...]) -> Array:
 
 def _prod(a: Array, axes: tuple[int, ...]) -> Array:
     dtype = accumulate_type(a, axes)
-    trailing = axes == (*range(a.ndim - len(axes), a.ndim),)
+    trailing = are_last(axes, a.ndim)
     if dtype is None and a.dtype.kind == "f" and trailing and a.size > _BLOCK:
-        shape = tuple(1 if axis in axes else size for axis, size in enumerate(a.shape))
+        shape = kept_shape(a.shape, axes)
         return _products_of_rows(a.reshape(product_of(shape), -1)).reshape(shape)
     return np.asarray(np.prod(a, axis=axes, keepdims=True, dtype=dtype))
 

@@ -22,10 +22,12 @@ from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import (
     Reduction,
+    are_last,
     axes_of,
     dtype_to_compute_in,
     into_out,
     keep_dims,
+    kept_shape,
     stretched,
 )
 
@@ -77,8 +79,8 @@ _BLOCK, _RUN = 1 << 15, 1 << 12
 
 def _sum_of_squares(a: Array, axes: tuple[int, ...]) -> Array:
     """Of real numbers, in double precision: the squares of large numbers of single precision overflow."""
-    shape = tuple(1 if axis in axes else size for axis, size in enumerate(a.shape))
-    trailing = axes == (*builtins.range(a.ndim - len(axes), a.ndim),)
+    shape = kept_shape(a.shape, axes)
+    trailing = are_last(axes, a.ndim)
     if not (trailing and a.size and a.flags.c_contiguous):
         double = a.astype(np.float64)
         return np.asarray(np.sum(np.multiply(double, double, out=double), axis=axes, keepdims=True))
