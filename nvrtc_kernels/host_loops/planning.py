@@ -131,7 +131,7 @@ def flat(program: Program, signature: Signature) -> Callable[..., None] | None:
         if pieces < 2:
             loop(0, count, geometry, *arguments)
         else:
-            bounds = [count * piece // pieces for piece in range(pieces + 1)]
+            bounds = _bounds(count, pieces)
             share(lambda piece: loop(bounds[piece], bounds[piece + 1], geometry, *arguments), pieces)
 
     return run
@@ -172,6 +172,15 @@ def plan_packs(program: Program, signature: Signature, count: int) -> Callable[.
     return run
 
 
+def _bounds(total: int, pieces: int) -> list[int]:
+    """Where pieces of ``total`` rows or columns begin and end.
+
+    Where they are many, in multiples of 64: vectors of operands that begin at a line of the cache lie in one line each.
+    """
+    unit = 64 if total // pieces >= 4096 else 1
+    return [*(total * piece // pieces // unit * unit for piece in range(pieces)), total]
+
+
 def _shared(loop: Callable[..., None], geometry: Any, total: int, count: int) -> Callable[..., None]:
     """The call of a loop over ``total`` rows or columns with ``count`` elements, in pieces if they are many."""
     address = geometry.ctypes.data
@@ -182,7 +191,7 @@ def _shared(loop: Callable[..., None], geometry: Any, total: int, count: int) ->
             loop(0, total, address, *arguments)
 
         return run_at_once
-    bounds = [total * piece // pieces for piece in range(pieces + 1)]
+    bounds = _bounds(total, pieces)
 
     def run(*arguments: Any, _keeps: Any = geometry) -> None:
         share(lambda piece: loop(bounds[piece], bounds[piece + 1], address, *arguments), pieces)
