@@ -7,6 +7,7 @@ Neither a test that imports PyTorch without the marker nor one that carries it a
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -51,6 +52,24 @@ def pytest_configure(config: pytest.Config) -> None:
         finder = _Refusal()
         sys.meta_path.insert(0, finder)
         config.add_cleanup(lambda: sys.meta_path.remove(finder))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Processes of ``pytest -n`` make no items of tests that :func:`pytest_collection_modifyitems` would leave out.
+
+    A third of all parameters of all tests are theirs. Where single tests are named these have to be there to be left out.
+    """
+    config = collector.config
+    if (
+        not hasattr(config, "workerinput")
+        or config.getoption("--parity")
+        or not inspect.isfunction(obj)
+        or any("::" in argument for argument in config.args)
+    ):
+        return None
+    marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
+    return [] if any(mark.name == "parity" for mark in marks) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,18 +11,19 @@ import re
 
 import pytest
 
-from .public_names import PublicName, public_names
+from .public_names import PACKAGES, PublicName, public_names
 
 #: Says that another docstring has the rest: an alias, an override, or a function that is explained with its family.
 _ELSEWHERE = re.compile(
     r"^See (that|:\w+:)|[Rr]aises as |are those of |[Aa]lias of |as for the errors", re.MULTILINE
 )
 
-PUBLIC = public_names()
-#: Names by the module or class that has them: each of these is one test, as a name takes less time than a test does.
-OWNERS: dict[str, list[str]] = {}
-for _name in PUBLIC:
-    OWNERS.setdefault(_name.rpartition(".")[0], []).append(_name)
+#: Read when the first test runs: every process of ``pytest -n`` collects the tests, and few of them run these.
+_public_names = functools.cache(public_names)
+
+
+def _names_of(package: str) -> dict[str, PublicName]:
+    return {name: public for name, public in _public_names().items() if name.partition(".")[0] == package}
 
 
 def _is_explained(name: str, text: str) -> bool:
@@ -31,9 +32,9 @@ def _is_explained(name: str, text: str) -> bool:
 
 def test_there_are_as_many_as_the_packages_publish() -> None:
     """So that a change of how they are collected does not empty the tests below."""
-    packages = [name.partition(".")[0] for name in PUBLIC]
     for package, least in {"drv": 200, "tensor": 300, "nn": 600, "parallel": 180}.items():
-        assert packages.count(package) >= least
+        assert len(_names_of(package)) >= least
+    assert sum(len(_names_of(package)) for package in PACKAGES) == len(_public_names())
 
 
 def _left_unsaid(public: PublicName) -> str:
@@ -48,9 +49,9 @@ def _left_unsaid(public: PublicName) -> str:
     return f"does not say that it raises {unsaid}" if unsaid else ""
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-def test_docstrings_speak_of_parameters_and_exceptions(owner: str) -> None:
-    said = {name: _left_unsaid(PUBLIC[name]) for name in OWNERS[owner]}
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_speak_of_parameters_and_exceptions(package: str) -> None:
+    said = {name: _left_unsaid(public) for name, public in _names_of(package).items()}
     assert {name: text for name, text in said.items() if text} == {}
 
 
@@ -75,12 +76,11 @@ def _is_one_line(public: PublicName) -> bool:
     return len([line for line in (inspect.getdoc(public.value) or "").splitlines() if line.strip()]) <= 1
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-def test_docstrings_say_more_than_a_line(owner: str) -> None:
+def test_docstrings_say_more_than_a_line() -> None:
     brief = [
         name
-        for name in OWNERS[owner]
-        if _is_one_line(PUBLIC[name]) and not _says_all_in_one_line(PUBLIC[name])
+        for name, public in _public_names().items()
+        if _is_one_line(public) and not _says_all_in_one_line(public)
     ]
     assert brief == [], "say shapes, dtypes, results or what is raised, too"
 
