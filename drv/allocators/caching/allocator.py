@@ -138,13 +138,15 @@ class CachingAllocator(Gated):
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
             elif held.size == rounded:
                 # As pool.take() would after pool.put_held(), without the calls.
-                _, _, used, unsplit = pool.reusable[held]
-                pool.held = None
-                self._journal += (used, size, unsplit)
-                held.live = True
-                held.requested = size
+                block = held.first
+                self._journal += (held.taken, size, held.taken_unsplit)
+                if held.second is None:
+                    pool.held = None
+                else:
+                    pool.hold_second(held.second)
+                block.live = True
+                block.requested = size
                 pool.holds = True
-                block = held
             else:
                 pool.put_held()
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
@@ -171,12 +173,17 @@ class CachingAllocator(Gated):
             if block.uses is None and not self._attentive:
                 pool = block.pool
                 if pool.holds:
-                    pool.holds = False
-                    records = pool.reusable.get(block) or pool.reuse(block)
-                    if records is not None:
-                        self._journal += (records[0], -block.requested, records[1])
-                        pool.held = block
+                    held = pool.held
+                    if held is None:
+                        held = pool.singles.get(block) or pool.hold(block)
+                    else:
+                        held = pool.pairs.get((held.first, block)) or pool.hold_both(held, block)
+                    if held is not None:
+                        self._journal += (held.freed, -block.requested, held.freed_unsplit)
+                        pool.held = held
+                        pool.holds = held.second is None
                         return
+                    pool.holds = False
                 pool.freed = block.size
                 pool.give(block, block.size, block.requested)
             else:

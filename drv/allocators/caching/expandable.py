@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .blocks import CachedBlock
-from .pool import SIZE_SHIFT, BlockPool, Clock
+from .holding import SIZE_SHIFT
+from .pool import BlockPool, Clock
 from .rounding import BLOCK_UNIT, LARGE_SEGMENT, SMALL_SEGMENT
 
 if TYPE_CHECKING:

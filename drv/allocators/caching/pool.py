@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from drv.allocators.statistics import EXPANDABLE, LARGE, RECORD, SPLITS, UNCHANGED
 
 from .blocks import CachedBlock
+from .holding import SIZE_SHIFT, WHOLE, Holding, alone, together
 from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
     from .private_pools import PrivatePool
 
-#: A key is the size, whether the block is a whole segment, and the address, most significant first.
-SIZE_SHIFT = 64
-WHOLE = 1 << 63
 #: Chunks of the sorted order are cut in two above this length.
 CHUNK = 256
 
@@ -60,16 +58,16 @@ class BlockPool:
     may_hold, holds : bool
         Whether a block that is freed may be held back, because it is likely to be asked for next: in this pool, and now. That
         is so where the last allocation asked for as many bytes as were freed right before it; of several blocks that are
-        freed in a row only the first is held.
+        freed in a row two at most are held, of one size.
     freed : int
         Bytes that were given last, since the last allocation.
-    held : CachedBlock or None
-        That block: it is recorded as freed, and not in the order yet, because giving it and taking as many bytes would come
-        to handing it out. For an allocation of its size the owner does so, and records that with :attr:`reusable`; before
-        anything else it calls :meth:`put_held`.
-    reusable : dict
-        By block how :attr:`held` is recorded, as freed and as handed out: codes with the size, and bytes of split blocks. It
-        holds as long as the order stays as it is.
+    held : Holding or None
+        These blocks: they are recorded as freed, and not in the order yet, because giving them and taking as many bytes would
+        come to handing them out. For an allocation of their size the owner does so with the first of them; before anything
+        else it calls :meth:`put_held`.
+    singles, pairs : dict
+        What holding a block comes to, by the block, and by the one that is held already and the block. True as long as the
+        order stays as it is.
     owner : PrivatePool or None
         The private pool that this is a part of.
     """
@@ -79,6 +77,8 @@ class BlockPool:
         "_code",
         "_journal",
         "_keys",
+        "_lost",
+        "_skips",
         "_spare",
         "clock",
         "freed",
@@ -88,7 +88,8 @@ class BlockPool:
         "max_split_size",
         "may_hold",
         "owner",
-        "reusable",
+        "pairs",
+        "singles",
         "small",
         "stream",
     )
@@ -102,8 +103,11 @@ class BlockPool:
         self.may_hold = small and type(self) is BlockPool
         self.holds = False
         self.freed = 0
-        self.held: CachedBlock | None = None
-        self.reusable: dict[CachedBlock, tuple[int, int, int, int]] = {}
+        self.held: Holding | None = None
+        self.singles: dict[CachedBlock, Holding] = {}
+        self.pairs: dict[tuple[CachedBlock, CachedBlock], Holding] = {}
+        #: How many pairs in a row were put back, and how many chances to form one are left to pass because of that.
+        self._lost = self._skips = 0
         self.owner: PrivatePool | None = None
         self.max_split_size = NO_LIMIT
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
@@ -132,8 +136,8 @@ class BlockPool:
         index = bisect_left(keys, least_key)
         if index == len(keys):
             return None
-        if self.reusable:
-            self.reusable.clear()
+        if self.singles:
+            self._forget_holdings()
         block = self._blocks[chunk][index]
         whole = block.size
         limit = self.max_split_size
@@ -185,54 +189,56 @@ class BlockPool:
         return block
 
     def put_held(self) -> None:
-        """Put the block that is held back into the order, if there is one; it is recorded as freed already."""
+        """Put what is held back into the order, if there is anything; it is recorded as freed already."""
         held, self.held = self.held, None
-        if held is not None:
-            self.give(held, 0, 0)
-            # What that changes is recorded already, with what was freed.
-            del self._journal[-RECORD:]
+        if held is None:
+            return
+        self._put(held.first)
+        if held.second is not None:
+            self._put(held.second)
+            # Where more is freed before anything is asked for, looking for pairs is work for nothing.
+            self._lost = min(self._lost + 1, 8)
+            self._skips = (1 << self._lost) - 1
 
-    def reuse(self, block: CachedBlock) -> tuple[int, int, int, int] | None:
-        """What :attr:`reusable` has from now on for ``block``, which is being freed.
+    def _put(self, block: CachedBlock) -> None:
+        self.give(block, 0, 0)
+        # What that changes is recorded already, with what was freed.
+        del self._journal[-RECORD:]
 
-        ``None`` if giving it and taking as many bytes would not hand it out again.
-        """
-        following, prev = block.next, block.prev
-        if len(self._keys) != 1 or (prev is not None and prev.key):
+    def hold(self, block: CachedBlock) -> Holding | None:
+        """What :attr:`singles` has from now on for ``block``, which is being freed; ``None`` if it cannot be held."""
+        if len(self._keys) != 1:
             return None
-        keys = self._keys[0]
-        size, code = block.size, self._code
-        index = bisect_left(keys, size << SIZE_SHIFT)
-        if following is not None and following.key:
-            # They would merge, and be split again.
-            if index == len(keys) or keys[index] != following.key:
-                return None
-            rest = following.size
-            whole = prev is None and following.next is None
-            merged = ((size + rest) << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
-            if index + 1 < len(keys) and keys[index + 1] < merged:
-                return None
-            records = (
-                (code - SPLITS - size, -rest, code + SPLITS + size, rest)
-                if whole
-                else (code - size, size, code + size, -size)
-            )
-        else:
-            whole = prev is None and following is None
-            key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
-            if index < len(keys) and keys[index] < key:
-                return None
-            records = (
-                (code - size, 0, code + size, 0)
-                if whole
-                else (code + SPLITS - size, size, code - SPLITS + size, -size)
-            )
-        self.reusable[block] = records
-        return records
+        result = alone(block, self._keys[0], self._code)
+        if result is not None:
+            self.singles[block] = result
+        return result
+
+    def hold_both(self, held: Holding, block: CachedBlock) -> Holding | None:
+        """What :attr:`pairs` has from now on for ``block``, which is being freed, beside the one that is held."""
+        if held.size != block.size:
+            return None
+        if self._skips:
+            self._skips -= 1
+            return None
+        other = self.singles.get(block) or self.hold(block)
+        result = None if other is None else together(held, other, self._keys[0], self._code)
+        if result is not None:
+            self.pairs[held.first, block] = result
+        return result
+
+    def hold_second(self, block: CachedBlock) -> None:
+        """Go on to hold ``block``, the second of a pair whose first one is handed out."""
+        self.held = self.singles[block]
+        self._lost = 0
+
+    def _forget_holdings(self) -> None:
+        self.singles.clear()
+        self.pairs.clear()
 
     def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
         """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""
-        self.reusable.clear()
+        self._forget_holdings()
         block.live = True
         block.requested = requested
         rest = block.size - size
@@ -256,8 +262,8 @@ class BlockPool:
         """
         if self.held is not None:
             self.put_held()
-        if self.reusable:
-            self.reusable.clear()
+        if self.singles:
+            self._forget_holdings()
         prev = block.prev
         following = block.next
         size = block.size
@@ -321,13 +327,13 @@ class BlockPool:
 
     def remove(self, block: CachedBlock) -> None:
         """Take a free block out of the order."""
-        self.reusable.clear()
+        self._forget_holdings()
         self._delete(*self._find(block.key))
         block.key = 0
 
     def insert(self, block: CachedBlock) -> None:
         """Put a free block into the order as it is."""
-        self.reusable.clear()
+        self._forget_holdings()
         flag = 0 if block.split else WHOLE
         block.key = (block.size << SIZE_SHIFT) | flag | block.address
         block.since = self.clock.now
