@@ -122,10 +122,11 @@ def together(held: Holding, other: Holding, keys: list[int], code: int) -> Holdi
     # They would merge, with what follows if that is free, and be split twice.
     lower, upper = (a, b) if a.next is b else (b, a)
     index = bisect_left(keys, size << SIZE_SHIFT)
-    beyond, rest, parts = upper.next, 0, 0
+    beyond: CachedBlock | None = upper.next
+    rest = parts = 0
     if beyond is not None and beyond.key:
-        beyond, rest, parts = beyond.next, beyond.size, 1
-        index += 1
+        rest, parts, index = beyond.size, 1, index + 1
+        beyond = beyond.next
     whole = lower.prev is None and beyond is None
     merged = 2 * size + rest
     key = (merged << SIZE_SHIFT) | lower.address | (WHOLE if whole else 0)
