@@ -83,6 +83,9 @@ class CachingAllocator(Gated):
         self._addresses = addresses
         self._deferred: deque[CachedBlock] = deque()
         self._aside: deque[Segment] = deque()
+        #: Whether the next allocation has to look at what was put off, or what streams may be done with. Set after that is noted,
+        #: by whichever thread, and unset before it is looked at.
+        self._due = False
         self._statistics = Statistics()
         self._journal = self._statistics.journal
         self._clock = Clock()
@@ -114,10 +117,8 @@ class CachingAllocator(Gated):
                 return self._allocate_aside(size, stream)
             self._gate.wait()
         try:
-            if self._deferred or self._aside:
-                self._catch_up()
-            if self._queues:
-                self._pending.poll()
+            if self._due:
+                self._see_to_what_is_due()
             rounded = (size + 511) & -512 if self._rounds_to_unit else self._options.round(size)
             if rounded <= SMALL_LIMIT:
                 if rounded <= 0:
@@ -131,6 +132,7 @@ class CachingAllocator(Gated):
                     pool = self._new_pool(stream, small=False)
                 if self._aging:
                     self._clock.now += 1
+            journal = self._journal
             held = pool.held
             if held is None:
                 pool.holds = pool.freed == rounded and pool.may_hold
@@ -139,7 +141,7 @@ class CachingAllocator(Gated):
             elif held.size == rounded:
                 # As pool.take() would after pool.put_held(), without the calls.
                 block = held.first
-                self._journal += (held.taken, size, held.taken_unsplit)
+                journal += (held.taken, size, held.taken_unsplit)
                 if held.second is None:
                     pool.held = None
                 else:
@@ -150,7 +152,7 @@ class CachingAllocator(Gated):
             else:
                 pool.put_held()
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
-            if len(self._journal) > JOURNAL_LIMIT:
+            if len(journal) > JOURNAL_LIMIT:
                 self._statistics.settle()
             if self._attentive:
                 self._note_allocation(block)
@@ -168,6 +170,7 @@ class CachingAllocator(Gated):
             self._enter()
         except IndexError:
             self._deferred.append(block)
+            self._due = True
             return
         try:
             if block.uses is None and not self._attentive:
@@ -231,6 +234,7 @@ class CachingAllocator(Gated):
             raise InvalidValueError(f"memory pool {identifier}: no such block has begun, or it has ended")
         self._set_routes(routes)
         self._deferred.extend(self._until_captured)
+        self._due = True
         self._until_captured.clear()
         self._let_go(identifier)
 
@@ -424,6 +428,7 @@ class CachingAllocator(Gated):
             (self._until_captured if self._routes and self._events.capturing else self._deferred).append(
                 block
             )
+            self._due = True
             return
         size, requested = block.size, block.requested
         if size >= self._max_split_size:
@@ -433,6 +438,7 @@ class CachingAllocator(Gated):
         if uses and self._events.alive:
             self._statistics.freed_in_use(block.pool.small, size)
             self._pending.add(block, uses)
+            self._due = True
         else:
             self._observe_free("free_completed", block)
             block.frames = None
@@ -449,6 +455,15 @@ class CachingAllocator(Gated):
         if observer is not None and block.size:
             frames = observer.frames_for_free() or block.frames
             observer.record(action, block.address, block.requested, block.stream, frames)
+
+    def _see_to_what_is_due(self) -> None:
+        self._due = False
+        if self._deferred or self._aside:
+            self._catch_up()
+        if self._queues:
+            self._pending.poll()
+        if self._queues:
+            self._due = True
 
     def _catch_up(self) -> None:
         """Do what finalizers and other threads could not."""
@@ -483,6 +498,7 @@ class CachingAllocator(Gated):
         block.live = True
         block.requested = size
         self._aside.append(Segment(block, memory, None))
+        self._due = True
         return block
 
     # When the cache has nothing
