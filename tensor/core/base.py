@@ -20,7 +20,7 @@ from .host import memory as host_memory
 from .modes.grad_mode import first_version, inference_blocks
 from .plans.placing import is_placing
 from .sparse import SparseLayout, SparseOperandError
-from .storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage, show_with
+from .storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage, device_storage, show_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,8 +180,8 @@ def maker(layout: Layout) -> Callable[..., Tensor]:
         self._offset = 0
         self._autograd = self._base = self._array = None
         block = allocate(size, (stream or local.stream).cuda_stream)
-        # As DeviceStorage() would, without the call.
-        self._storage = storage = _new(DeviceStorage)
+        # As device_storage() would, without the call.
+        self._storage = storage = DeviceStorage()
         storage.device_state = device_state
         storage.capacity = size
         storage.block = block
@@ -231,7 +231,7 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     if device_state.is_cuda:
         self._array = None
         size = layout.nbytes
-        self._storage = DeviceStorage(
+        self._storage = device_storage(
             device_state, size, device_state.allocate(size, device_state.local.stream.cuda_stream)
         )
     elif pin_memory:

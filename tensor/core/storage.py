@@ -553,14 +553,6 @@ class DeviceStorage(Storage):
     device_state: CudaState
     block: Any
 
-    def __init__(self, device_state: CudaState, size: int, block: Any) -> None:
-        self.device_state = device_state
-        self.capacity = size
-        self.block = block
-        self.address = block.address
-        self.version = first_version() if inference_blocks.count else 0
-        self.plain = False
-
     def __del__(self) -> None:
         if self.block is not None:
             self.device_state.free(self.block)
@@ -601,6 +593,21 @@ class DeviceStorage(Storage):
     def _acquire(self) -> None:
         self.block = self.device_state.allocate(self.capacity, self.device_state.local.stream.cuda_stream)
         self.address = self.block.address
+
+
+def device_storage(device_state: CudaState, size: int, block: Any) -> DeviceStorage:
+    """A storage of ``size`` bytes, in what the allocator handed out for them.
+
+    The class has no ``__init__``, so that :func:`tensor.core.base.maker`, which has no calls to spare, may do the same.
+    """
+    self = DeviceStorage()
+    self.device_state = device_state
+    self.capacity = size
+    self.block = block
+    self.address = block.address
+    self.version = first_version() if inference_blocks.count else 0
+    self.plain = False
+    return self
 
 
 class ForeignStorage(Storage):

@@ -180,7 +180,7 @@ class CachingAllocator(Gated):
                     if held is None:
                         held = pool.singles.get(block) or pool.hold(block)
                     else:
-                        held = pool.pairs.get((held.first, block)) or pool.hold_both(held, block)
+                        held = held.beside.get(block) or pool.hold_both(held, block)
                     if held is not None:
                         self._journal += (held.freed, -block.requested, held.freed_unsplit)
                         pool.held = held

@@ -19,6 +19,10 @@ SIZE_SHIFT = 64
 WHOLE = 1 << 63
 
 
+#: Most holdings never get company.
+_NOTHING: dict[CachedBlock, Holding] = {}
+
+
 class Holding:
     """One or two blocks that are held back.
 
@@ -32,10 +36,15 @@ class Holding:
         What is handed out next.
     second : CachedBlock or None
         What is handed out after it.
+
+    Attributes
+    ----------
+    beside : dict
+        What becomes of it when another block is freed, by that block.
     """
 
     # No tuple: each allocation and each free looks at several of them.
-    __slots__ = ("first", "freed", "freed_unsplit", "second", "size", "taken", "taken_unsplit")
+    __slots__ = ("beside", "first", "freed", "freed_unsplit", "second", "size", "taken", "taken_unsplit")
 
     def __init__(
         self,
@@ -53,6 +62,7 @@ class Holding:
         self.first = first
         self.second = second
         self.size = first.size
+        self.beside = _NOTHING
 
 
 def alone(block: CachedBlock, keys: list[int], code: int) -> Holding | None:

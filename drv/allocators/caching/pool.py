@@ -65,9 +65,8 @@ class BlockPool:
         These blocks: they are recorded as freed, and not in the order yet, because giving them and taking as many bytes would
         come to handing them out. For an allocation of their size the owner does so with the first of them; before anything
         else it calls :meth:`put_held`.
-    singles, pairs : dict
-        What holding a block comes to, by the block, and by the one that is held already and the block. True as long as the
-        order stays as it is.
+    singles : dict
+        What holding a block alone comes to, by the block. True as long as the order stays as it is.
     owner : PrivatePool or None
         The private pool that this is a part of.
     """
@@ -88,7 +87,6 @@ class BlockPool:
         "max_split_size",
         "may_hold",
         "owner",
-        "pairs",
         "singles",
         "small",
         "stream",
@@ -105,7 +103,6 @@ class BlockPool:
         self.freed = 0
         self.held: Holding | None = None
         self.singles: dict[CachedBlock, Holding] = {}
-        self.pairs: dict[tuple[CachedBlock, CachedBlock], Holding] = {}
         #: How many pairs in a row were put back, and how many chances to form one are left to pass because of that.
         self._lost = self._skips = 0
         self.owner: PrivatePool | None = None
@@ -137,7 +134,7 @@ class BlockPool:
         if index == len(keys):
             return None
         if self.singles:
-            self._forget_holdings()
+            self.singles.clear()
         block = self._blocks[chunk][index]
         whole = block.size
         limit = self.max_split_size
@@ -215,7 +212,7 @@ class BlockPool:
         return result
 
     def hold_both(self, held: Holding, block: CachedBlock) -> Holding | None:
-        """What :attr:`pairs` has from now on for ``block``, which is being freed, beside the one that is held."""
+        """What ``held`` has from now on :attr:`~.holding.Holding.beside` it for ``block``, which is being freed."""
         if held.size != block.size:
             return None
         if self._skips:
@@ -224,7 +221,7 @@ class BlockPool:
         other = self.singles.get(block) or self.hold(block)
         result = None if other is None else together(held, other, self._keys[0], self._code)
         if result is not None:
-            self.pairs[held.first, block] = result
+            held.beside = {**held.beside, block: result}
         return result
 
     def hold_second(self, block: CachedBlock) -> None:
@@ -232,13 +229,9 @@ class BlockPool:
         self.held = self.singles[block]
         self._lost = 0
 
-    def _forget_holdings(self) -> None:
-        self.singles.clear()
-        self.pairs.clear()
-
     def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
         """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""
-        self._forget_holdings()
+        self.singles.clear()
         block.live = True
         block.requested = requested
         rest = block.size - size
@@ -263,7 +256,7 @@ class BlockPool:
         if self.held is not None:
             self.put_held()
         if self.singles:
-            self._forget_holdings()
+            self.singles.clear()
         prev = block.prev
         following = block.next
         size = block.size
@@ -327,13 +320,13 @@ class BlockPool:
 
     def remove(self, block: CachedBlock) -> None:
         """Take a free block out of the order."""
-        self._forget_holdings()
+        self.singles.clear()
         self._delete(*self._find(block.key))
         block.key = 0
 
     def insert(self, block: CachedBlock) -> None:
         """Put a free block into the order as it is."""
-        self._forget_holdings()
+        self.singles.clear()
         flag = 0 if block.split else WHOLE
         block.key = (block.size << SIZE_SHIFT) | flag | block.address
         block.since = self.clock.now

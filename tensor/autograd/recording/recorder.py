@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 #: Of which inputs gradients are asked for; ``None`` for numbers.
 Mask: TypeAlias = "tuple[bool | None, ...]"
 
-_new: Any = object.__new__
 #: Looked up once: before Python 3.12 members of enumerations are found by Python code.
 _FLOATING = Category.FLOATING
 
@@ -299,7 +298,7 @@ class BackwardFormula:
                 )
         if outputs[0]._layout.dtype.category >= _FLOATING:
             values = (*inputs, *others) if others else inputs
-            node: OperationNode = _new(OperationNode)
+            node = OperationNode()
             if form is None:
                 assert mask is not None
                 form = self.forms.get(mask) or self.form(mask, values)
@@ -315,7 +314,7 @@ class BackwardFormula:
         layout = output._layout
         if layout.dtype.category < _FLOATING:
             return
-        node: OperationNode = _new(OperationNode)
+        node = OperationNode()
         form = self.forms.get(mask)
         if form is None:
             form = self.form(mask, (a, b))
@@ -344,7 +343,7 @@ class BackwardFormula:
         cls: type[_Node] = OperationNode,  # type: ignore[assignment]
     ) -> _Node:
         """A node that is to be put into the graph; outputs that are still to be written are not saved yet."""
-        node: _Node = _new(cls)
+        node = cls()
         node.form = form = self.only or self.forms.get(mask) or self.form(mask, values)
         node.context = context
         node.saved = save_operands(form.saved_positions, values, outputs)

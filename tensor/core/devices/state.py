@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakSet
 
@@ -165,7 +166,8 @@ def cuda_state(ordinal: int | None = None) -> CudaState:
         ordinal = 0 if selected is None else selected.ordinal
     key = "device_state", ordinal
     result: CudaState | None = runtime.cached(key)
-    return runtime.cache(key, lambda: CudaState(runtime, ordinal)) if result is None else result
+    # A lambda would make cells of the names at each call.
+    return runtime.cache(key, partial(CudaState, runtime, ordinal)) if result is None else result
 
 
 def forget_plans() -> None:
@@ -197,19 +199,19 @@ def device_state_of(argument: Any) -> DeviceState:
         if argument is None:
             return cpu
     cls = type(argument)
-    if cls is str:
-        result = _NAMED.get(argument)
-        if result is None:
-            result = _NAMED[argument] = devices.device(argument)
-        argument = result
-    elif cls is not devices.device:
+    if cls is not str and cls is not devices.device:
         argument = devices.device(argument)
-    if argument.type == "cpu":
-        return cpu
-    if argument.type != "cuda":
-        raise RuntimeError(f"there are no tensors on device '{argument}' here: use device='cpu' or 'cuda'")
-    return cuda_state(argument.index)
+    is_cuda, ordinal = _named.get(argument) or _look_up(argument)
+    return cuda_state(ordinal) if is_cuda else cpu
 
 
-#: Devices by the texts that named them. There are few devices.
-_NAMED: dict[str, devices.device] = {}
+#: What devices and the texts that name them mean: whether it is one of CUDA, and its number. There are few devices.
+_named: dict[str | devices.device, tuple[bool, int | None]] = {}
+
+
+def _look_up(argument: str | devices.device) -> tuple[bool, int | None]:
+    device = devices.device(argument)
+    if device.type not in ("cpu", "cuda"):
+        raise RuntimeError(f"there are no tensors on device '{device}' here: use device='cpu' or 'cuda'")
+    result = _named[argument] = device.type == "cuda", device.index
+    return result

@@ -23,12 +23,14 @@ _INTEGER_RANGE = {
     if dtype.category is Category.INTEGER
 }
 _WORD = 1 << 63
-#: The largest number that a floating point type holds; what is infinite already is not too large.
+#: The largest number that a floating point type holds; what is infinite already is not too large. Float8 types round.
 _LARGEST = {
-    dtype: float(ml_dtypes.finfo(dtype.to_real().numpy).max)
+    dtype: None if dtype in dtypes.FLOAT8 else float(ml_dtypes.finfo(dtype.to_real().numpy).max)
     for dtype in dtypes.EVERY
     if dtype.is_floating_point or dtype.is_complex
 }
+#: Looked up once: before Python 3.12 members of enumerations are found by Python code.
+_BOOL, _INTEGER, _FLOATING, _COMPLEX = Category
 
 
 def element(value: Any, dtype: dtype) -> Any:
@@ -46,19 +48,20 @@ def element(value: Any, dtype: dtype) -> Any:
         If it is no number.
     """
     category = dtype.category
-    if category is Category.FLOATING:
+    if category is _FLOATING:
         if type(value) is float or type(value) is int:
             number: Any = float(value)
         else:
             number = float(_real(value, dtype))
-        if dtype in dtypes.FLOAT8:
+        largest = _LARGEST[dtype]
+        if largest is None:
             return rounded(number, dtype)
-        if math.isfinite(number) and abs(number) > _LARGEST[dtype]:
-            raise _overflow(value, dtype)
-        return number
-    if category is Category.BOOL:
+        if -largest <= number <= largest or not math.isfinite(number):
+            return number
+        raise _overflow(value, dtype)
+    if category is _BOOL:
         return bool(_number(value))
-    if category is Category.INTEGER:
+    if category is _INTEGER:
         number = value if type(value) is int else _real(value, dtype)
         low, high = _INTEGER_RANGE[dtype]
         if not isinstance(number, int):
@@ -73,8 +76,10 @@ def element(value: Any, dtype: dtype) -> Any:
             return int(number) & high
         raise _overflow(value, dtype)
     number = complex(_number(value))
+    largest = _LARGEST[dtype]
+    assert largest is not None
     for part in (number.real, number.imag):
-        if math.isfinite(part) and abs(part) > _LARGEST[dtype]:
+        if math.isfinite(part) and abs(part) > largest:
             raise _overflow(value, dtype)
     return number
 
@@ -90,14 +95,14 @@ def wrapped(value: Any, dtype: dtype) -> Any:
         If an integer needs more than 64 bits, or a number that is not finite is to be an integer.
     """
     category = dtype.category
-    if category is Category.FLOATING:
+    if category is _FLOATING:
         try:
             return float(value)
         except OverflowError:
             return math.copysign(math.inf, value)
-    if category is Category.COMPLEX:
+    if category is _COMPLEX:
         return complex(value)
-    if category is Category.BOOL:
+    if category is _BOOL:
         return bool(value)
     if not isinstance(value, int):
         value = element(value, dtypes.int64)

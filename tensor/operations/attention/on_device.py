@@ -14,7 +14,7 @@ from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous, strided
 from tensor.core.modes.grad_mode import unrecorded
-from tensor.core.storage import DeviceStorage
+from tensor.core.storage import DeviceStorage, device_storage
 from tensor.operations.products import blas
 
 from .blocks import tiles
@@ -200,7 +200,7 @@ def plan(
 
 
 def _workspace(device_state: Any, size: int) -> DeviceStorage:
-    return DeviceStorage(
+    return device_storage(
         device_state, size, device_state.allocate(size, device_state.local.stream.cuda_stream)
     )
 

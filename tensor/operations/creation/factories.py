@@ -29,7 +29,7 @@ from tensor.core.memory_format import layout as LayoutName
 from tensor.core.memory_format import memory_format as MemoryFormat
 from tensor.core.modes.determinism import determinism, filling
 from tensor.core.modes.grad_mode import first_version, unrecorded
-from tensor.core.plans.fills import filled
+from tensor.core.plans.fills import FILLED, filled
 from tensor.operations.definition import operation
 from tensor.operations.sparse_rules import without_elements
 
@@ -276,7 +276,10 @@ def _filled(
         if type(layout) is LayoutName and layout is not strided:
             return without_elements(function, shape, layout, result.dtype, device_state.device, requires_grad)
         check_memory(layout, pin_memory, device_state, function)
-    if out is None:
+    if out is None and device_state.is_cuda and not pin_memory:
+        # As filled() would, without the call.
+        output: Tensor = device_state.plans[FILLED, result](value)
+    elif out is None:
         output = filled(result, value, pin_memory=pin_memory)
     else:
         value = element(value, result.dtype)
@@ -412,6 +415,8 @@ def scalar_tensor(
 
 def number_to_fill(fill_value: Any, function: str) -> tuple[dtype, Any]:
     """Type that a value to fill with stands for, and the value as a number."""
+    if type(fill_value) is float:
+        return get_default_dtype(), fill_value
     if isinstance(fill_value, TensorBase):
         if fill_value._layout.shape:
             raise TypeError(

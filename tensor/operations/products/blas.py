@@ -18,7 +18,7 @@ from drv.environment import cublas_workspace_bytes
 from tensor.core.devices import leases
 from tensor.core.devices.graph_capture import capture_of
 from tensor.core.modes.precision import settings
-from tensor.core.storage import DeviceStorage
+from tensor.core.storage import DeviceStorage, device_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ class Handle:
         storage = workspaces.get(key)
         if storage is None and self.workspace_bytes:
             block = self.device_state.allocate(self.workspace_bytes, stream.cuda_stream)
-            storage = workspaces[key] = DeviceStorage(self.device_state, self.workspace_bytes, block)
+            storage = workspaces[key] = device_storage(self.device_state, self.workspace_bytes, block)
         self.workspace = (0, 0) if storage is None else (storage.address, storage.capacity)
         self.library.cublasSetWorkspace(self.handle, *self.workspace)
         self.stream = stream
