@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drv import prepare
 
-from . import host_loops, normal_quantile
+from . import dtypes, host_loops, normal_quantile
 from .kernel_cache import KernelCache
 from .layouts import broadcast_strides, collapse
 from .program import library_program
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from drv import Device, Function
-
-    from . import dtypes
 
 _FUNCTORS = {
     "uniform": ("Uniform", 0),
@@ -129,6 +127,28 @@ extern "C" __device__ Numbers {host_loops.ELEMENT}(Word64 block, Word64 seed, Wo
     program = library_program(text, "random_numbers.cu", *host_loops.RELOCATABLE, "--fmad=false")
     results = tuple((lane * dtype.itemsize, dtype) for lane in range(per))
     signature = host_loops.Signature(results, (), ("Q", "Q", "Q", "Q"), counted=True, pack=per)
+    return host_loops.plan_packs(program, signature, count)
+
+
+def plan_words_on_host(count: int) -> Callable[..., None] | None:
+    """What writes the first ``count`` random words of a call on the CPU, as a native loop.
+
+    Returns
+    -------
+    callable or None
+        ``run(address, seed, call)``; ``None`` where there is no such loop.
+    """
+    if not host_loops.worth(count):
+        return None
+    text = f"""#include "philox.cuh"
+
+extern "C" __device__ Words4 {host_loops.ELEMENT}(unsigned long long block, unsigned long long seed, unsigned long long call) {{
+    return philox(seed, call, block);
+}}
+"""
+    program = library_program(text, "random_words.cu", *host_loops.RELOCATABLE)
+    results = tuple((4 * lane, dtypes.int32) for lane in range(4))
+    signature = host_loops.Signature(results, (), ("Q", "Q"), counted=True, pack=4)
     return host_loops.plan_packs(program, signature, count)
 
 

@@ -19,6 +19,7 @@ from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
 from tensor.core.dtypes import promotion as rules
+from tensor.core.host.ordering import stable_order
 from tensor.core.plans.copies import copied
 from tensor.operations import scratch as planned
 from tensor.operations.definition import operation
@@ -150,20 +151,11 @@ class _Median(_Rows):
         return {"skip_nan": skip_nan}
 
 
-def _order(a: Array, descending: bool) -> Array:
-    """Positions in stable order along the last dimension; NaN is largest."""
-    if not descending:
-        return np.argsort(a, axis=-1, kind="stable")
-    # The mirrored order of the mirrored row: equal elements keep theirs.
-    order: Array = (a.shape[-1] - 1 - np.argsort(a[..., ::-1], axis=-1, kind="stable"))[..., ::-1]
-    return order
-
-
 def _top(a: Array, k: int, largest: bool) -> Array:
-    """Positions of the ``k`` first elements of each row of ``a``, ``(rows, n)``, as :func:`_order` gives them."""
+    """Positions of the ``k`` first elements of each row of ``a``, ``(rows, n)``, as :func:`.stable_order` gives them."""
     rows, n = a.shape
     if not rows or not 0 < k <= n // _TOP_PART or a.dtype.kind not in "fiu":
-        return _order(a, largest)[..., :k]
+        return stable_order(a, largest)[..., :k]
     # Whatever is not beyond the k-th element; more than k where elements equal it.
     at = n - k if largest else k - 1
     limit = np.partition(a, at, axis=1)[:, at, None]
@@ -174,7 +166,7 @@ def _top(a: Array, k: int, largest: bool) -> Array:
         if len(positions) < k:
             # The k-th of the smallest is a NaN, which nothing is less or equal to.
             positions = np.arange(n)
-        result[row] = positions[_order(a[row, positions], largest)[:k]]
+        result[row] = positions[stable_order(a[row, positions], largest)[:k]]
     return result
 
 
@@ -183,11 +175,11 @@ _TOP_PART = 4
 
 
 def _places(a: Array, ranks: Array) -> Array:
-    """Where the element stands that :func:`_order` has at a rank, of each row of ``a``: ``(rows, 1)``."""
+    """Where the element stands that :func:`.stable_order` has at a rank, of each row of ``a``: ``(rows, 1)``."""
     n = a.shape[1]
     different = np.unique(ranks)
     if n < _SORTED or len(different) > _MOST_RANKS:
-        return np.take_along_axis(_order(a, False), ranks[:, None], 1)
+        return np.take_along_axis(stable_order(a), ranks[:, None], 1)
     # The value first, by partition, and then which of the elements that equal it.
     values = np.take_along_axis(np.partition(a, different, axis=1), ranks[:, None], 1)
     equal, before = a == values, np.count_nonzero(a < values, axis=1)
@@ -217,7 +209,7 @@ def _median_place(a: Array, skip_nan: bool) -> Array:
     )
 
 
-SORT = _Sort("sort", _order, sort_kernels.plan, lambda n, descending: n)
+SORT = _Sort("sort", stable_order, sort_kernels.plan, lambda n, descending: n)
 TOPK = _Top(
     "topk",
     _top,

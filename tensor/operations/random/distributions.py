@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from nvrtc_kernels import random as kernels
+from nvrtc_kernels.dtypes import float64
 from nvrtc_kernels.elementary import cotangent_pi, exponential, logarithm
+from tensor.core.host.ordering import stable_order
 
 from . import transforms
 from .philox import words
@@ -215,16 +218,8 @@ def threshold(probability: Any) -> Any:
 
 
 def permutation(count: int, seed: int, call: int) -> NDArray[np.int64]:
-    """The numbers below ``count`` in random order: the order of as many random 64-bit keys.
-
-    Two equal keys, which have a probability below ``count**2 / 2**65``, keep their order.
-    """
-    keys = transforms.joined(words(seed, call, 2 * count))
-    order = np.argsort(keys)
-    ordered = keys[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        order = np.argsort(keys, kind="stable")
-    return order.astype(np.int64, copy=False)
+    """The numbers below ``count`` in random order: the stable order of as many random 64-bit keys."""
+    return stable_order(transforms.joined(words(seed, call, 2 * count)))
 
 
 def categories(
@@ -248,10 +243,9 @@ def categories(
     """
     rows, size = weights.shape
     if not replacement:
-        e = numbers("exponential", _DOUBLE, rows * size, seed, call, 1.0).reshape(rows, size)
-        order = np.argsort(-(weights / e), axis=1, kind="stable")
-        return np.ascontiguousarray(order[:, :count]).astype(np.int64)
-    u = numbers("uniform", _DOUBLE, rows * count, seed, call, 0.0, 1.0).reshape(rows, count)
+        e = _doubles("exponential", rows * size, seed, call, 1.0).reshape(rows, size)
+        return _largest(np.divide(weights, e, out=e), count)
+    u = _doubles("uniform", rows * count, seed, call, 0.0, 1.0).reshape(rows, count)
     out = np.empty((rows, count), np.int64)
     for row in range(rows):
         sums = np.cumsum(weights[row])
@@ -259,3 +253,33 @@ def categories(
         # Sums stay level at a weight of zero, and the right side steps over it.
         out[row] = np.minimum(np.searchsorted(sums, u[row] * sums[-1], side="right"), last)
     return out
+
+
+def _doubles(
+    distribution: str, count: int, seed: int, call: int, first: float, second: float = 0.0
+) -> NDArray[np.float64]:
+    """What :func:`numbers` gives as float64, by a native loop where there is one."""
+    name, *parameters = kernels.parameters_of(distribution, first, second)
+    loop = kernels.plan_on_host(name, float64, count)
+    if loop is None:
+        return numbers(distribution, _DOUBLE, count, seed, call, first, second)
+    result = np.empty(count)
+    loop(result.ctypes.data, seed, call, *parameters)
+    return result
+
+
+def _largest(a: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Positions of the ``count`` largest numbers of each row, in stable order from the largest on."""
+    rows, size = a.shape
+    if count > size // _PART:
+        return np.ascontiguousarray(stable_order(a, descending=True)[:, :count])
+    result = np.empty((rows, count), np.int64)
+    limits = np.partition(a, size - count, axis=1)[:, size - count]
+    for row, (keys, limit) in enumerate(zip(a, limits, strict=True)):
+        candidates = np.flatnonzero(keys >= limit)
+        result[row] = candidates[stable_order(keys[candidates], descending=True)[:count]]
+    return result
+
+
+#: From which part of a row on selecting its largest numbers is quicker than sorting it.
+_PART = 4

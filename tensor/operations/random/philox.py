@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nvrtc_kernels.random import plan_words_on_host
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -53,6 +55,11 @@ def words(seed: int, call: int, count: int, start: int = 0) -> NDArray[np.uint32
     if last - first <= _FEW:
         few = [word for block in range(first, last) for word in _block(seed, call, block)]
         return np.array(few[start - first * 4 :][:count], np.uint32)
+    loop = None if start else plan_words_on_host(count)
+    if loop is not None:
+        whole = np.empty(count, np.uint32)
+        loop(whole.ctypes.data, seed, call)
+        return whole
     out = np.empty((max(last - first, 0), 4), np.uint32)
     scratch = np.empty((3, 2, min(len(out), _CHUNK)), np.uint64)
     begin = first

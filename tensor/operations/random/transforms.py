@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 
 def joined(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """64 bits per two words, low word first."""
-    pairs = words.reshape(-1, 2).astype(np.uint64)
-    result: NDArray[np.uint64] = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
-    return result
+    """64 bits per two words, low word first; the same memory."""
+    return words.view(np.uint64)
 
 
 def uniform32(words: NDArray[np.uint32]) -> NDArray[np.float32]:

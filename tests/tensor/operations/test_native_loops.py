@@ -289,6 +289,21 @@ def test_random_numbers_have_the_same_bits(name: str, size: int, monkeypatch: py
         np.testing.assert_array_equal(*[each.double().numpy() for each in drawn])
 
 
+def test_numbers_that_the_host_draws_are_the_same() -> None:
+    results = []
+    for mode in ("on", "off"):
+        with _Mode(mode):
+            tensor.manual_seed(8)
+            weights = tensor.rand(3, 1001)
+            results.append(
+                [tensor.randperm(count) for count in (1, 7, 30, 4099)]
+                + [tensor.multinomial(weights, count) for count in (5, 900)]
+                + [tensor.multinomial(weights, 2000, replacement=True)]
+            )
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_array_equal(first.numpy(), second.numpy())
+
+
 def test_the_same_elements_are_dropped(planned: list[Any]) -> None:
     for dtype in (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16):
         results = []
