@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
+def _named_in(attributes: Mapping[str, Any]) -> list[str]:
+    """The names in the tables of a module's ``__dict__``."""
+    return [name for table in _TABLES for name in attributes.get(table, ())]
+
+
 class Module(KeywordHints):
     """Base class of layers and models: a callable with parameters, buffers and submodules.
 
@@ -235,11 +240,10 @@ class Module(KeywordHints):
     def __getattr__(self, name: str) -> Any:
         attributes = self.__dict__
         for table in _TABLES:
-            if table in attributes and name in attributes[table]:
-                return attributes[table][name]
-        raise missing_attribute(
-            self, name, "nn.Module", [each for table in _TABLES for each in attributes.get(table, ())]
-        )
+            members = attributes.get(table)
+            if members is not None and name in members:
+                return members[name]
+        raise missing_attribute(self, name, "nn.Module", _named_in(attributes))
 
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__

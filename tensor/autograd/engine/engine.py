@@ -264,9 +264,7 @@ class GraphTask:
             hooks.run_on_outputs(grads)
         if self.captures:
             self.capture(node, grads)
-        if self.needed is not None and not any(
-            edge is not None and edge[0] in self.needed for edge in node.next
-        ):
+        if self.needed is not None and not _leads_to(node, self.needed):
             return []
         if hooks is not None:
             hooks.run_before(grads)
@@ -401,9 +399,14 @@ def _needed(reached: Iterable[Node], expected: dict[Node, Any]) -> set[Node]:
     # A node is newer than all that its gradients go to, but for the ends of the graph.
     inner = sorted((node for node in reached if not isinstance(node, AccumulateGrad)), key=_age)
     for node in inner:
-        if any(edge is not None and edge[0] in result for edge in node.next):
+        if _leads_to(node, result):
             result.add(node)
     return result
+
+
+def _leads_to(node: Node, nodes: set[Node]) -> bool:
+    """Whether an edge of ``node`` leads to one of ``nodes``."""
+    return any(edge is not None and edge[0] in nodes for edge in node.next)
 
 
 def _age(node: Node) -> int:

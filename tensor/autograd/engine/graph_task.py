@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import drv
@@ -32,7 +33,7 @@ current = _Current()
 def run_nested(task: GraphTask, create_graph: bool) -> None:
     """Run ``task`` in this thread; in a new one where passes are nested deeply."""
     if current.depth >= MAX_DEPTH:
-        _in_new_thread(lambda: _run(task, create_graph))
+        _in_new_thread(partial(_run, task, create_graph))
     else:
         _run(task, create_graph)
 

@@ -33,7 +33,7 @@ class GraphRoot:
     def __init__(self, edges: Sequence[Any], gradients: Sequence[Tensor]) -> None:
         self.edges = list(edges)
         self.gradients = list(gradients)
-        self.streams = [self.stream_of(gradient) for gradient in gradients]
+        self.streams = list(map(self.stream_of, gradients))
 
     @staticmethod
     def stream_of(gradient: Tensor) -> Stream | None:

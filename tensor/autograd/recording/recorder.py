@@ -143,17 +143,9 @@ class OperationNode(Node):
         values = restore_all(self.saved, self) if self.saved else ()
         form, context = self.form, self.context
         if form.joint is not None:
-            mask = tuple([edge is not None for edge in self.next])
             if form.composition is not None and modes.recording:
-                composition, arguments = form.composition
-                return composed_gradients(
-                    composition,
-                    mask,
-                    grads,
-                    [_stand_in(self, number) if at is None else values[at] for at, number in arguments],
-                    [number for _, number in arguments],
-                    context,
-                )
+                return self._composed(grads, values)
+            mask = tuple([edge is not None for edge in self.next])
             return form.joint(mask, grads if len(grads) > 1 else grads[0], *values, *context)
         results: list[Any] = []
         for step in form.steps:
@@ -164,11 +156,24 @@ class OperationNode(Node):
             if needs is None:
                 gradient = function(*grads, *values, *context)
             else:
-                gradient = function(*grads, *[values[index] for index in needs], *context)
+                gradient = function(*grads, *map(values.__getitem__, needs), *context)
             if gradient is not None and gradient._layout.dtype.is_complex:
                 gradient = _real_for_real(gradient, self, len(results))
             results.append(gradient)
         return tuple(results)
+
+    def _composed(self, grads: Sequence[Any], values: Sequence[Any]) -> Any:
+        """Gradients of the inputs that may be differentiated themselves."""
+        assert self.form.composition is not None
+        composition, arguments = self.form.composition
+        return composed_gradients(
+            composition,
+            tuple([edge is not None for edge in self.next]),
+            grads,
+            [_stand_in(self, number) if at is None else values[at] for at, number in arguments],
+            [number for _, number in arguments],
+            self.context,
+        )
 
 
 _Node = TypeVar("_Node", bound=OperationNode)
