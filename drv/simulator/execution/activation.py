@@ -145,7 +145,7 @@ class Activation:
                 self.whole = None
                 self.waiting[pc] = np.arange(lanes.n)
                 break
-            decision = code.whole(registers, lanes)
+            decision = code.whole(lanes, registers)
             if code.polls:
                 batch.polls += 1
                 steps -= POLLING_COST
@@ -203,15 +203,14 @@ class Activation:
                 index = index[ready]
         self.stalled.clear()
         some_lanes = lanes.subset(index)
-        registers = self.registers
-        arguments = [
-            value if value.shape[0] == 1 else value[index]
-            for value in map(registers.__getitem__, code.inputs)
-        ]
-        values = code.body(some_lanes, *arguments)
-        for number, value in zip(code.outputs, values[1:], strict=True):
-            self.merge(number, index, value)
-        self._end(code, values[0], index)
+        registers = {}
+        for number in code.inputs:
+            value = self.registers[number]
+            registers[number] = value if value.shape[0] == 1 else value[index]
+        decision = code.body(some_lanes, registers)
+        for number in code.outputs:
+            self.merge(number, index, registers[number])
+        self._end(code, decision, index)
 
     def _choose(self) -> int:
         """Block to run next: the earliest, or for a change the one that ran longest ago."""

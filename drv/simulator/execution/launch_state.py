@@ -165,8 +165,9 @@ class LaunchState:
                 self._invariants = known
             else:
                 with np.errstate(all="ignore"):
-                    _, *values = invariants.code.body(SimpleNamespace(launch=self))
-                self._invariants = InvariantValues(values)
+                    registers: dict[int, Array] = {}
+                    invariants.code.body(SimpleNamespace(launch=self), registers)
+                self._invariants = InvariantValues([registers[each] for each in invariants.code.outputs])
                 if not invariants.uses_symbols:
                     if len(self.plan.invariant_values) >= _MOST_INVARIANTS:
                         self.plan.invariant_values.clear()

@@ -333,11 +333,12 @@ class Machine:
         code = self.program.python(self.plan, number)
         lanes, index = self._lanes(batch)
         rows = self.rows
-        values = code.body(lanes, *(self._value(register, code, index) for register in code.inputs))
-        for register, value in zip(code.outputs, values[1:], strict=True):
+        registers = {register: self._value(register, code, index) for register in code.inputs}
+        code.body(lanes, registers)
+        for register in code.outputs:
             row = rows.get(register)
             if row is not None:
-                row[index] = value
+                row[index] = registers[register]
         self._set(piece=number + 1, run=0)
 
     def _value(self, register: int, code: Code, index: Any) -> Array:

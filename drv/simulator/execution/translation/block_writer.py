@@ -165,7 +165,7 @@ class BlockWriter:
             return
         declared = self.plan.dtypes[operand.name]
         dtype = WIDE if ptx_type == "b128" else DTYPES[ptx_type]
-        value = self.emit(expression)
+        value = expression if expression.isidentifier() else self.emit(expression)
         if dtype.itemsize < declared.itemsize and ptx_type != "pred":
             sign = "" if dtype.kind == "i" else "u"
             if dtype.kind == "f":

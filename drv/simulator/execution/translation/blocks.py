@@ -1,9 +1,9 @@
 """Basic blocks to Python source over NumPy arrays.
 
-A block becomes two functions, their names followed by its number. ``body(X, *inputs)`` takes the lanes that run it and the values of its input
-registers, and returns what decides where the lanes go next, followed by the values of the registers
-that are live after it. ``whole(R, X)`` does the same on a register file, for lanes that all run
-together. Values are arrays of shape ``(lanes,)``, or ``(1,)`` where all lanes have the same.
+A block becomes a function ``block(X, R)``, its name followed by its number. It takes the lanes that run it, and their
+registers by number: a register file, or no more than the block's inputs. It writes the registers that are live after it,
+and returns what decides where the lanes go next. Values are arrays of shape ``(lanes,)``, or ``(1,)`` where all lanes have
+the same.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _IGNORED = {
 }
 #: What comes of an instruction that does not exist, or whose operands are not what its opcode needs.
 NOT_UNDERSTOOD = (UnknownInstruction, LookupError, TypeError, ValueError, AttributeError)
-#: Line of a block's source at which its instructions begin, below the head of the function.
-_FIRST_LINE = 2
+#: Line of a block's source at which its instructions begin, below the head of the function and the line of its inputs.
+_FIRST_LINE = 3
 
 
 def translate(plan: FunctionPlan, blocks: Sequence[Block]) -> Translation:
@@ -95,9 +95,9 @@ class BlockTranslator(
     # Results of the translation
 
     def code(self, index: int, line: int) -> tuple[Code, list[str]]:
-        """What has been translated, with the end of the block, and its functions, whose names end with ``index``.
+        """What has been translated, with the end of the block, and its function, whose name ends with ``index``.
 
-        They begin behind ``line`` lines of a module.
+        It begins behind ``line`` lines of a module.
         """
         lines = self.first_lines
         last = self.block.last
@@ -106,17 +106,16 @@ class BlockTranslator(
         decision, call, reduction = self.ending()
         after = dict.fromkeys([*self.block.live_out, *self.handed_over()])
         outputs = [name for name in after if name in self.values and self.is_written(name)]
-        returned = [decision, *(self.canonical(name) for name in outputs)]
-        arguments = "".join(f", {value}" for value in self.inputs.values())
-        body = [
-            f"def body{index}(X{arguments}):",
-            *(f" {line}" for line in self.lines),
-            f" return {', '.join(returned)},",
-        ]
         numbers = self.plan.numbers
-        into = "".join(f", R[{numbers[name]}]" for name in outputs)
-        inputs = "".join(f", R[{numbers[name]}]" for name in self.inputs)
-        whole = [f"def whole{index}(R, X):", f" decision{into}, = body{index}(X{inputs})", " return decision"]
+        # All of them are read before one is written.
+        results = [f"R[{numbers[name]}] = {self.canonical(name)}" for name in outputs]
+        inputs = [f"{value} = R[{numbers[name]}]" for name, value in self.inputs.items()]
+        source = [
+            f"def block{index}(X, R):",
+            f" {'; '.join(inputs) or 'pass'}",
+            *(f" {line}" for line in self.lines),
+            f" {'; '.join([*results, f'return {decision}'])}",
+        ]
         code = Code(
             self.block,
             tuple(numbers[name] for name in self.inputs),
@@ -137,7 +136,7 @@ class BlockTranslator(
             code.mask, code.of_warpgroup = self.mask_source(members), members == WARPGROUP
             if self.block.last is None:
                 code.site = Site(first, self.plan.function.name)
-        return code, [*body, *whole]
+        return code, source
 
     def ending(self) -> tuple[str, Call | None, tuple[int, str]]:
         """What the end of the block decides by, the call that it makes, and a reducing barrier's register."""

@@ -60,6 +60,7 @@ class Code:
         self.block = block
         self.inputs = inputs
         self.outputs = outputs
+        #: What runs the block for some lanes, and for all that have the register file. A meter tells one from the other.
         self.body: FunctionType
         self.whole: Callable[..., Any]
         #: The instruction that ends the block, or that makes its lanes meet first.
@@ -159,7 +160,7 @@ class Translation:
     codes : list of Code or Exception
         The blocks; an exception where one could not be translated, which is raised when it is asked for.
     source : str
-        For each block functions ``body`` and ``whole``, with its index in ``codes`` behind.
+        For each block a function ``block``, with its index in ``codes`` behind.
     names : Names
         What the source refers to.
     """
@@ -199,7 +200,7 @@ class Translation:
         exec(self._module, names)
         for index, code in enumerate(self._codes):
             if isinstance(code, Code):
-                code.body, code.whole = names[f"body{index}"], names[f"whole{index}"]
+                code.body = code.whole = names[f"block{index}"]
         self._loaded = True
 
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:

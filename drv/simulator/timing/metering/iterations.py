@@ -369,13 +369,13 @@ def _run(
     for event, index in zip(path, where, strict=True):
         code = address_slice.code(event.block)
         if index is None:
-            decision = code.whole(registers, event.lanes)
+            decision = code.whole(event.lanes, registers)
         else:
-            arguments = [_chosen(registers[number], index) for number in code.inputs]
-            decision, *results = code.body(event.lanes, *arguments)
-            for number, result in zip(code.outputs, results, strict=True):
+            some = {number: _chosen(registers[number], index) for number in code.inputs}
+            decision = code.body(event.lanes, some)
+            for number in code.outputs:
                 merged = np.array(np.broadcast_to(registers[number], (lanes,)))
-                merged[index] = result
+                merged[index] = some[number]
                 registers[number] = merged
         if event.decision is not None and not _same(decision, event.decision):
             return None

@@ -63,32 +63,26 @@ class MeteredFunction:
     def _metered(self, code: Code) -> Code:
         metered = copy_of(code)
         meter, number, name = self._meter, id(code), self._plain.function.name
-        body, whole, block = code.body, code.whole, code.block
+        run, block = code.body, code.block
 
-        def counted_body(lanes: Any, *values: Any) -> Any:
+        def counted(lanes: Any, registers: Any) -> Any:
             meter.ran(number, block, name, lanes)
-            return body(lanes, *values)
-
-        def counted_whole(registers: Any, lanes: Any) -> Any:
-            meter.ran(number, block, name, lanes)
-            return whole(registers, lanes)
+            return run(lanes, registers)
 
         iterations = self._iterations
         if iterations is None:
-            metered.body, metered.whole = counted_body, counted_whole  # type: ignore[assignment]
+            metered.body = metered.whole = counted  # type: ignore[assignment]
             return metered
         index = block.index
 
-        def followed_body(lanes: Any, *values: Any) -> Any:
-            results = counted_body(lanes, *values)
-            iterations.ran(index, lanes, results[0])
-            return results
-
-        def followed_whole(registers: Any, lanes: Any) -> Any:
-            iterations.arrives(index, registers, lanes)
-            decision = counted_whole(registers, lanes)
+        def followed_body(lanes: Any, registers: Any) -> Any:
+            decision = counted(lanes, registers)
             iterations.ran(index, lanes, decision)
             return decision
+
+        def followed_whole(lanes: Any, registers: Any) -> Any:
+            iterations.arrives(index, registers, lanes)
+            return followed_body(lanes, registers)
 
         metered.body, metered.whole = followed_body, followed_whole  # type: ignore[assignment]
         return metered
