@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host import collector
 from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 
 from .reports import Reports
@@ -67,11 +68,12 @@ class LaunchState:
         entry = launch.kernel
         if entry.plan is None:
             translation_cache = launch.module.translation_cache
-            entry.plan = (
-                KernelPlan(launch.module, entry)
-                if translation_cache is None
-                else translation_cache.plan(launch.module, entry)
-            )
+            with collector.paused():
+                entry.plan = (
+                    KernelPlan(launch.module, entry)
+                    if translation_cache is None
+                    else translation_cache.plan(launch.module, entry)
+                )
         self.plan: KernelPlan = entry.plan
         self.plan.enter(memory)
         self.memory = memory

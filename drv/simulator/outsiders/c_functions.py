@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import inspect
 import os
 import re
 import sys
-import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
+from drv.host import collector
 from drv.simulator.memory.tensor_map import MOST_DIMENSIONS
 
 from . import c_types
@@ -51,7 +50,6 @@ class CFunctions:
         self.driver = driver
         self._seen = seen
         self._process = os.getpid()
-        self._collector = _Collector()
         self._entries: dict[str, Any] = {}
         #: Names of functions that were called and are not simulated.
         self.refused: set[str] = set()
@@ -78,7 +76,7 @@ class CFunctions:
             forced = self._seen(name) if self._seen is not None else None
             if forced is not None:
                 return forced
-            self._collector.pause()
+            collector.pause()
             try:
                 return answer(*arguments)
             except (TypeError, ValueError, OverflowError):
@@ -92,7 +90,7 @@ class CFunctions:
                 traceback.print_exc()
                 return UNKNOWN
             finally:
-                self._collector.resume()
+                collector.resume()
 
         return function
 
@@ -352,28 +350,6 @@ class CFunctions:
                     # Nothing is captured, so that there is nothing that it depends on.
                     ctypes.c_size_t.from_address(address).value = 0
         return int(status)
-
-
-class _Collector:
-    """Keeps finalizers out of the calls: none runs inside a driver that is written in C."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._depth = 0
-        self._enabled = False
-
-    def pause(self) -> None:
-        with self._lock:
-            if self._depth == 0:
-                self._enabled = gc.isenabled()
-                gc.disable()
-            self._depth += 1
-
-    def resume(self) -> None:
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0 and self._enabled:
-                gc.enable()
 
 
 def _is_narrow(form: Form) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+from drv.host import collector
 from drv.simulator.driver_call import CallError, host_address, integer, invalid_value
 from drv.simulator.execution.translation.translation_cache import TranslationCache
 from drv.simulator.ptx import PTXSyntaxError, parse
@@ -119,14 +120,15 @@ def _parse(image: bytes) -> Module:
     if not re.search(r"^\s*\.version\b", text, re.MULTILINE):
         raise ImageError(CUresult.CUDA_ERROR_INVALID_IMAGE, "the image is neither PTX nor a binary")
     translation_cache = TranslationCache.of(image)
-    module = None if translation_cache is None else translation_cache.module()
-    if module is None:
-        try:
-            module = parse(text)
-        except PTXSyntaxError as error:
-            raise ImageError(
-                CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}"
-            ) from error
+    with collector.paused():
+        module = None if translation_cache is None else translation_cache.module()
+        if module is None:
+            try:
+                module = parse(text)
+            except PTXSyntaxError as error:
+                raise ImageError(
+                    CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}"
+                ) from error
     module.translation_cache = translation_cache
     return module
 
