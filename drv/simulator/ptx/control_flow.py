@@ -145,19 +145,9 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
             mask = None
         ends = _end_of(instruction.opcode)
         if instruction.guard is not None and ends not in (End.JUMP,):
-            register, negated = instruction.guard
-            skip = f"skip {position}"
-            around = Instruction(
-                "bra",
-                (Symbol(skip),),
-                (register, not negated),
-                instruction.ptx_line,
-                instruction.source,
-                instruction.text,
-            )
-            blocks[-1].last, blocks[-1].end = around, End.BRANCH
+            blocks[-1].last, blocks[-1].end = branch_around(position, instruction), End.BRANCH
             fresh()
-            labels_at.setdefault(position + 1, []).append(skip)
+            labels_at.setdefault(position + 1, []).append(_skip(position))
             mask = None
         if is_warp_synchronous(instruction):
             members = member_mask(instruction)
@@ -185,6 +175,25 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
     ):
         blocks.pop()
     return blocks, block_of_label
+
+
+def branch_around(position: int, instruction: Instruction) -> Instruction:
+    """The branch that stands before a guarded instruction, which is the one at ``position`` of its function."""
+    assert instruction.guard is not None
+    register, negated = instruction.guard
+    return Instruction(
+        "bra",
+        (Symbol(_skip(position)),),
+        (register, not negated),
+        instruction.ptx_line,
+        instruction.source,
+        instruction.text,
+    )
+
+
+def _skip(position: int) -> str:
+    """Label behind a guarded instruction."""
+    return f"skip {position}"
 
 
 @functools.cache

@@ -204,4 +204,4 @@ class BlockWriter:
     def site(self, instruction: Instruction) -> str:
         site = Site(instruction, self.plan.function.name)
         self.plan.kernel.sites.append(site)
-        return self.names.other(site)
+        return self.names.site(site)

@@ -78,7 +78,7 @@ def translate(plan: FunctionPlan, blocks: Sequence[Block]) -> Translation:
         else:
             codes.append(code)
             lines += source
-    return Translation(plan.function.name, codes, "\n".join(lines), names)
+    return Translation.compiled(plan.function.name, codes, lines, names)
 
 
 class BlockTranslator(

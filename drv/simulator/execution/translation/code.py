@@ -10,7 +10,7 @@ import numpy as np
 from drv.simulator.arithmetic import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import CodeType, FunctionType
 
     from numpy.typing import NDArray
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 class Site:
     """An instruction as reports and memory accesses know it. ``allocation`` is the one last accessed."""
 
-    __slots__ = ("allocation", "function", "ptx_line", "source", "text")
+    __slots__ = ("allocation", "function", "instruction", "ptx_line", "source", "text")
 
     def __init__(self, instruction: Instruction, function: str) -> None:
+        self.instruction = instruction
         self.function = function
         self.ptx_line = instruction.ptx_line
         self.source = instruction.source
@@ -96,13 +97,13 @@ class Names:
     def __init__(self) -> None:
         self._constants: dict[str, Array] = {}
         self._known: dict[tuple[str, bytes], str] = {}
-        self._others: dict[str, Any] = {}
+        self._sites: dict[str, Site] = {}
         #: With what finds each: arguments of ``resolve``.
         self._operations: dict[str, tuple[str, int, int]] = {}
         self._named: dict[tuple[str, int, int], str] = {}
 
     def _fresh(self, lead: str) -> str:
-        return f"{lead}{len(self._constants) + len(self._others) + len(self._operations)}"
+        return f"{lead}{len(self._constants) + len(self._sites) + len(self._operations)}"
 
     def constant(self, value: Array) -> str:
         """Name of an array that nobody changes; the same for one that is equal."""
@@ -113,11 +114,16 @@ class Names:
             self._constants[name] = value
         return name
 
-    def other(self, value: Any) -> str:
-        """Name of an object."""
+    def site(self, site: Site) -> str:
+        """Name of an instruction as memory accesses know it."""
         name = self._fresh("S")
-        self._others[name] = value
+        self._sites[name] = site
         return name
+
+    @property
+    def sites(self) -> Iterable[Site]:
+        """All such instructions."""
+        return self._sites.values()
 
     def operation(self, opcode: str, sources: int, targets: int) -> str:
         """Name of the function that computes an instruction."""
@@ -131,23 +137,29 @@ class Names:
     def bound(self) -> dict[str, Any]:
         """The objects by their names."""
         functions = {name: resolve(*which).function for name, which in self._operations.items()}
-        return {"np": np, **self._constants, **self._others, **functions}
+        return {"np": np, **self._constants, **self._sites, **functions}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def stored(self) -> tuple[dict[str, tuple[str, bytes]], dict[str, Site], dict[str, tuple[str, int, int]]]:
+        """What the names stand for, in a form to be stored; for :meth:`restored`."""
         # Read in large numbers: a constant is its bytes, which are quicker to read than arrays.
         constants = {name: (each.dtype.str, each.tobytes()) for name, each in self._constants.items()}
-        return _restored_names, (constants, self._others, self._operations)
+        return constants, self._sites, self._operations
 
+    @classmethod
+    def restored(
+        cls,
+        constants: dict[str, tuple[str, bytes]],
+        sites: dict[str, Site],
+        operations: dict[str, tuple[str, int, int]],
+    ) -> Names:
+        """The names that have been stored."""
+        names = cls()
+        names._constants = {name: np.frombuffer(data, dtype) for name, (dtype, data) in constants.items()}
+        names._sites, names._operations = sites, operations
+        return names
 
-def _restored_names(
-    constants: dict[str, tuple[str, bytes]],
-    others: dict[str, Any],
-    operations: dict[str, tuple[str, int, int]],
-) -> Names:
-    names = Names()
-    names._constants = {name: np.frombuffer(data, dtype) for name, (dtype, data) in constants.items()}
-    names._others, names._operations = others, operations
-    return names
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Names.restored, self.stored()
 
 
 class Translation:
@@ -155,50 +167,55 @@ class Translation:
 
     Parameters
     ----------
-    name : str
-        What tracebacks call the module.
     codes : list of Code or Exception
         The blocks; an exception where one could not be translated, which is raised when it is asked for.
-    source : str
+    module : CodeType
         For each block a function ``block``, with its index in ``codes`` behind.
     names : Names
-        What the source refers to.
+        What the module refers to.
     """
 
-    def __init__(self, name: str, codes: list[Code | Exception], source: str, names: Names) -> None:
-        self._codes = codes
-        self._module: CodeType = compile(source, f"<{name}>", "exec")
-        self._names = names
+    def __init__(self, codes: list[Code | Exception], module: CodeType, names: Names) -> None:
+        self.codes = codes
+        self.module = module
+        self.names = names
         self._loaded = False
 
+    @classmethod
+    def compiled(
+        cls, name: str, codes: list[Code | Exception], lines: Iterable[str], names: Names
+    ) -> Translation:
+        """The translation whose module has these lines; tracebacks call it ``name``."""
+        return cls(codes, compile("\n".join(lines), f"<{name}>", "exec"), names)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_module": marshal.dumps(self._module), "_loaded": False}
+        return {**vars(self), "module": marshal.dumps(self.module), "_loaded": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ = {**state, "_module": marshal.loads(state["_module"])}
+        self.__dict__ = {**state, "module": marshal.loads(state["module"])}
 
     @property
     def complete(self) -> bool:
         """Whether all blocks were translated."""
-        return all(isinstance(code, Code) for code in self._codes)
+        return all(isinstance(code, Code) for code in self.codes)
 
     def calls(self) -> list[Call]:
         """Calls that the blocks make."""
-        return [code.call for code in self._codes if isinstance(code, Code) and code.call is not None]
+        return [code.call for code in self.codes if isinstance(code, Code) and code.call is not None]
 
     def code(self, index: int) -> Code:
         """A block, ready to run."""
         if not self._loaded:
             self._load()
-        code = self._codes[index]
+        code = self.codes[index]
         if isinstance(code, Exception):
             raise code
         return code
 
     def _load(self) -> None:
-        names = self._names.bound()
-        exec(self._module, names)
-        for index, code in enumerate(self._codes):
+        names = self.names.bound()
+        exec(self.module, names)
+        for index, code in enumerate(self.codes):
             if isinstance(code, Code):
                 code.body = code.whole = names[f"block{index}"]
         self._loaded = True
@@ -207,7 +224,7 @@ class Translation:
         """The instruction that line ``line`` of translated code does."""
         if not self._loaded:
             return None
-        for code in self._codes:
+        for code in self.codes:
             if isinstance(code, Code) and code.body.__code__ is python:
                 begun = [instruction for first, instruction in code.lines if first <= line]
                 return begun[-1] if begun else None

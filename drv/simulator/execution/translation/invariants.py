@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drv.simulator.arithmetic.resolution import FAMILIES
@@ -34,67 +35,81 @@ _SHAPE = {f"%{name}.{axis}" for name in ("ntid", "nctaid") for axis in "xyz"} | 
 }
 
 
+@dataclass(slots=True)
 class Invariants:
     """What is computed once for a launch of an entry function.
 
     Attributes
     ----------
-    instructions
-        The instructions, which no block has to run.
+    block
+        The instructions, which no other block has to run.
     names
         Registers that they write.
+    translation
+        The block, translated: its outputs are these registers.
     uses_symbols
         Whether addresses of module variables are among what they are computed from.
     """
 
-    def __init__(self, plan: FunctionPlan) -> None:
-        function = plan.function
-        writes = [written(each) for each in function.instructions]
-        definitions = Counter(itertools.chain.from_iterable(writes))
-        formals = {each.name for each in function.formals}
-        block = Block(-1, [])
-        names = Names()
-        translator = BlockTranslator(plan, block, names)
-        known: set[str] = set()
-        symbols: set[str] = set()
-        for instruction, results in zip(function.instructions, writes, strict=True):
-            if (
-                instruction.guard is not None
-                or not results
-                or CARRY in results
-                or any(definitions[name] > 1 for name in results)
-                or not is_pure(instruction)
-            ):
-                continue
-            used = read(instruction)
-            if not used <= known | formals | plan.kernel.symbols | _SHAPE:
-                continue
-            try:
-                translator.translate(instruction)
-            except NOT_UNDERSTOOD:
-                # The block in which it stands will tell, if it is reached.
-                translator = BlockTranslator(plan, block, names)
-                for each in block.instructions:
-                    translator.translate(each)
-                continue
-            block.instructions.append(instruction)
-            known |= results
-            symbols |= used
-        self.instructions: frozenset[Instruction] = frozenset(block.instructions)
-        self.names = tuple(name for name in plan.numbers if name in known)
-        block.live_out = self.names
-        code, source = translator.code(0, 0)
-        self._translation = Translation(f"invariants of {function.name}", [code], "\n".join(source), names)
-        self.uses_symbols = not symbols.isdisjoint(plan.kernel.module.variables)
+    block: Block
+    names: tuple[str, ...]
+    translation: Translation
+    uses_symbols: bool
+    instructions: frozenset[Instruction] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.instructions = frozenset(self.block.instructions)
 
     @property
     def code(self) -> Code:
         """Translated: its outputs are these registers."""
-        return self._translation.code(0)
+        return self.translation.code(0)
 
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of translated code does."""
-        return self._translation.instruction_at(python, line)
+        return self.translation.instruction_at(python, line)
+
+
+def invariants_of(plan: FunctionPlan) -> Invariants:
+    """The invariants of an entry function."""
+    function = plan.function
+    writes = [written(each) for each in function.instructions]
+    definitions = Counter(itertools.chain.from_iterable(writes))
+    available = {each.name for each in function.formals} | plan.kernel.symbols | _SHAPE
+    block = Block(-1, [])
+    names = Names()
+    translator = BlockTranslator(plan, block, names)
+    known: set[str] = set()
+    symbols: set[str] = set()
+    for instruction, results in zip(function.instructions, writes, strict=True):
+        if (
+            instruction.guard is not None
+            or not results
+            or CARRY in results
+            or any(definitions[name] > 1 for name in results)
+            or not is_pure(instruction)
+        ):
+            continue
+        used = read(instruction)
+        if not used <= available:
+            continue
+        try:
+            translator.translate(instruction)
+        except NOT_UNDERSTOOD:
+            # The block in which it stands will tell, if it is reached.
+            translator = BlockTranslator(plan, block, names)
+            for each in block.instructions:
+                translator.translate(each)
+            continue
+        block.instructions.append(instruction)
+        known |= results
+        available |= results
+        symbols |= used
+    block.live_out = tuple(name for name in plan.numbers if name in known)
+    code, source = translator.code(0, 0)
+    translation = Translation.compiled(f"invariants of {function.name}", [code], source, names)
+    uses_symbols = not symbols.isdisjoint(plan.kernel.module.variables)
+    return Invariants(block, block.live_out, translation, uses_symbols)
 
 
 def is_pure(instruction: Instruction) -> bool:

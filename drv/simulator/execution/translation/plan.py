@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,15 +15,19 @@ from drv.simulator.ptx.shared_memory import shared_layout
 
 from .block_writer import WIDE
 from .blocks import translate
-from .invariants import Invariants
+from .invariants import Invariants, invariants_of
 from .register_types import register_types
 
 if TYPE_CHECKING:
     from types import CodeType
 
+    from numpy.typing import NDArray
+
     from drv.simulator.execution.native import NativeKernel
     from drv.simulator.memory.address_space import AddressSpace
+    from drv.simulator.ptx.control_flow import Block
     from drv.simulator.ptx.program import Function, Instruction, Module
+    from drv.simulator.ptx.shared_memory import SharedLayout
 
     from .code import Code, Site, Translation
 
@@ -30,18 +35,30 @@ if TYPE_CHECKING:
 PARAMETER_WINDOW = 1 << 42
 
 
-class KernelPlan:
-    """A kernel ready to run."""
+class FunctionParts(NamedTuple):
+    """What takes long to work out of a function."""
 
-    def __init__(self, module: Module, entry: Function) -> None:
+    blocks: list[Block]
+    #: NumPy types of the registers.
+    dtypes: dict[str, np.dtype[Any]]
+    translation: Translation
+    #: Of an entry function.
+    invariants: Invariants | None
+
+
+class KernelPlan:
+    """A kernel ready to run. ``shared`` is the layout of its shared memory, if that is known."""
+
+    def __init__(self, module: Module, entry: Function, shared: SharedLayout | None = None) -> None:
         self.module = module
         self.entry = entry
-        self.shared = shared_layout(module, entry)
+        self.shared = shared_layout(module, entry) if shared is None else shared
         self.code = module.code_addresses
         self.by_address = {address: name for name, address in self.code.items()}
         #: Names that have an address of their own, in all threads.
         self.symbols = {*self.shared.offsets, *module.variables, *self.code}
-        self._functions: dict[str, FunctionPlan] = {}
+        #: Those that have been asked for.
+        self.functions: dict[str, FunctionPlan] = {}
         self._memory: Any = None
         #: Every translated memory instruction; each remembers the allocation that it accessed last.
         self.sites: list[Site] = []
@@ -58,9 +75,6 @@ class KernelPlan:
             self._memory = memory
             for site in self.sites:
                 site.allocation = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_memory": None, "geometry": {}, "invariant_values": {}, "native": None}
 
     def translate(self) -> bool:
         """Translate all that the kernel may reach by its calls; whether that was possible.
@@ -99,16 +113,21 @@ class KernelPlan:
 
     def function(self, name: str) -> FunctionPlan:
         """Translated function ``name``."""
-        plan = self._functions.get(name)
+        plan = self.functions.get(name)
         if plan is None:
-            plan = self._functions[name] = FunctionPlan(self, self.module.functions[name])
+            plan = self.functions[name] = FunctionPlan(self, self.module.functions[name])
         return plan
+
+    def add_function(self, name: str, parts: FunctionParts) -> None:
+        """Have what has been worked out of function ``name``."""
+        self.functions[name] = FunctionPlan(self, self.module.functions[name], parts)
+        self.sites += parts.translation.names.sites
 
     def failed_instruction(self, error: Exception) -> tuple[Instruction, str] | None:
         """The instruction, and the name of its function, whose translation raised ``error``; ``None`` if none did."""
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
         for code, line in reversed(frames):
-            for plan in self._functions.values():
+            for plan in self.functions.values():
                 instruction = plan.instruction_at(code, line)
                 if instruction is not None:
                     return instruction, plan.function.name
@@ -132,25 +151,26 @@ class KernelPlan:
 
 
 class FunctionPlan:
-    """A function's register file, frame and translated blocks."""
+    """A function's register file, frame and translated blocks. ``parts`` are those that have been worked out before."""
 
-    def __init__(self, kernel: KernelPlan, function: Function) -> None:
+    def __init__(self, kernel: KernelPlan, function: Function, parts: FunctionParts | None = None) -> None:
         self.kernel = kernel
         self.function = function
-        self.blocks = blocks_of(function)
+        self.blocks = blocks_of(function) if parts is None else parts.blocks
         parameters = [*function.formals, *function.results, *function.call_parameters.values()]
         self.parameter_sizes = {each.name: each.size for each in parameters}
         names = [*function.register_types, CARRY, *self.parameter_sizes]
         self.numbers = {name: index for index, name in enumerate(names)}
-        self.dtypes = {
-            name: WIDE if function.register_types[name] == "b128" else dtype
-            for name, dtype in register_types(function).items()
-        }
-        self.dtypes[CARRY] = np.dtype(np.bool_)
-        self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
-        self.template: list[Any] = [
-            np.zeros(1, self.dtypes[name]) for name in [*function.register_types, CARRY]
-        ]
+        if parts is None:
+            self.dtypes = {
+                name: WIDE if function.register_types[name] == "b128" else dtype
+                for name, dtype in register_types(function).items()
+            }
+            self.dtypes[CARRY] = np.dtype(np.bool_)
+            self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
+        else:
+            self.dtypes = parts.dtypes
+        self.template: list[Any] = [_zero(self.dtypes[name]) for name in [*function.register_types, CARRY]]
         self.template += [np.zeros((1, size), np.uint8) for size in self.parameter_sizes.values()]
         self.formals = [self.numbers[each.name] for each in function.formals]
         self.results = [self.numbers[each.name] for each in function.results]
@@ -161,14 +181,21 @@ class FunctionPlan:
                 self.frame_offsets[variable.name] = end = align_up(end, max(variable.align, 1))
                 end += variable.size
         self.frame_bytes = align_up(end, 16)
-        self._translation: Translation | None = None
+        self._translation: Translation | None = None if parts is None else parts.translation
         #: Where the parameters of a kernel are in the launch's.
         self.argument_offsets = (
             {each.name: each.offset for each in function.formals} if function.entry else {}
         )
         self.invariants: Invariants | None = None
-        if function is kernel.entry:
-            self.invariants = Invariants(self)
+        if parts is not None:
+            self.invariants = parts.invariants
+        elif function is kernel.entry:
+            self.invariants = invariants_of(self)
+
+    @property
+    def parts(self) -> FunctionParts:
+        """What took long to work out."""
+        return FunctionParts(self.blocks, self.dtypes, self.translation, self.invariants)
 
     @property
     def translation(self) -> Translation:
@@ -194,3 +221,11 @@ class FunctionPlan:
     def has_barriers(self) -> bool:
         """Whether the function itself waits at a block-wide barrier."""
         return any(block.end is End.BARRIER for block in self.blocks)
+
+
+@functools.cache
+def _zero(dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What a register holds at first; nobody changes it."""
+    result = np.zeros(1, dtype)
+    result.flags.writeable = False
+    return result

@@ -6,24 +6,30 @@ were made from: the image, the simulator's own source files, and the versions of
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
 import pickle
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from drv.disk_cache import DiskCache
 from drv.environment import cache_directory
-from drv.simulator.ptx import Module
+from drv.simulator.ptx import stored_modules
 
+from . import stored_plans
 from .plan import KernelPlan
 
 if TYPE_CHECKING:
-    from drv.simulator.ptx import Function
+    from collections.abc import Callable
+
+    from drv.simulator.ptx import Function, Module
+
+_T = TypeVar("_T")
 
 #: Images below this size are parsed as quickly as read.
 _WORTH_KEEPING = 1024
@@ -53,31 +59,41 @@ class TranslationCache:
     def module(self) -> Module | None:
         """What the image was parsed to, if that is cached."""
         payload = self._disk.load(self._key)
-        result = None if payload is None else _read(payload, None)
-        self._has_module = isinstance(result, Module)
-        return result if isinstance(result, Module) else None
+        module = None if payload is None else _unless_damaged(stored_modules.unpacked, payload)
+        self._has_module = module is not None
+        return module
 
     def plan(self, module: Module, entry: Function) -> KernelPlan:
         """The plan of a kernel of the image: the cached one, or a new one, which is translated and stored."""
-        plan = self.load(entry.name, module)
-        if isinstance(plan, KernelPlan):
-            return plan
+        payload = self._payload(entry.name)
+        if payload is not None:
+            plan = _unless_damaged(stored_plans.unpacked, payload, module, entry)
+            if plan is not None:
+                return plan
         plan = KernelPlan(module, entry)
         if plan.translate():
-            self.store(entry.name, plan, module)
+            # Operands that are nested too deeply to be written are read from the text each time.
+            with contextlib.suppress(RecursionError):
+                self._store(entry.name, stored_plans.packed(plan), module)
         return plan
 
     def load(self, name: str, module: Module) -> Any:
         """The entry of that name, which refers to objects of the module; ``None`` if there is none."""
-        payload = self._disk.load(self._key_of(name)) if self._has_module else None
-        return None if payload is None else _read(payload, module)
+        payload = self._payload(name)
+        return None if payload is None else _unless_damaged(_read, payload, module)
 
     def store(self, name: str, value: Any, module: Module) -> None:
         """Store ``value``, and the module to whose objects it refers."""
+        self._store(name, _written(value, module), module)
+
+    def _payload(self, name: str) -> bytes | None:
+        return self._disk.load(self._key_of(name)) if self._has_module else None
+
+    def _store(self, name: str, payload: bytes, module: Module) -> None:
         if not self._has_module:
-            self._disk.store(self._key, _written(module, None))
+            self._disk.store(self._key, stored_modules.packed(module))
             self._has_module = True
-        self._disk.store(self._key_of(name), _written(value, module))
+        self._disk.store(self._key_of(name), payload)
 
     def _key_of(self, name: str) -> str:
         return hashlib.sha256(f"{self._key} {name}".encode()).hexdigest()
@@ -115,16 +131,20 @@ def _referents(module: Module) -> dict[tuple[Any, ...], Any]:
     return result
 
 
-def _written(value: Any, module: Module | None) -> bytes:
+def _written(value: Any, module: Module) -> bytes:
     file = io.BytesIO()
-    _Pickler(file, {} if module is None else _referents(module)).dump(value)
+    _Pickler(file, _referents(module)).dump(value)
     return file.getvalue()
 
 
-def _read(payload: bytes, module: Module | None) -> Any:
-    """What was written; ``None`` where that does not fit together any more."""
+def _read(payload: bytes, module: Module) -> Any:
+    return _Unpickler(io.BytesIO(payload), _referents(module)).load()
+
+
+def _unless_damaged(read: Callable[..., _T], *arguments: Any) -> _T | None:
+    """What has been stored; ``None`` where that does not fit together any more."""
     try:
-        return _Unpickler(io.BytesIO(payload), {} if module is None else _referents(module)).load()
+        return read(*arguments)
     except Exception:
         # Of any class, as the contents decide. It is parsed and translated again, and so replaced.
         return None
