@@ -40,6 +40,8 @@ def check_names(function: Function) -> None:
             _check_registers(operand, declared, instruction)
         if instruction.guard is not None:
             _check_registers(instruction.guard[0], declared, instruction)
+        if not instruction.opcode.startswith("br"):
+            continue
         if instruction.base == "bra":
             target = instruction.operands[0] if instruction.operands else None
             if not isinstance(target, Symbol):

@@ -59,7 +59,7 @@ def parse(text: str) -> Module:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._tokens = list(tokens(text))
+        self._tokens = tokens(text)
         self._lines = text.split("\n")
         self._at = 0
         self._module = Module()
@@ -78,9 +78,7 @@ class _Parser:
     def _in_words(self, token: Token) -> Token:
         """Put its words in the place of a statement; returns the first."""
         assert token.match is not None
-        self._tokens[self._at : self._at + 1] = list(
-            tokens(token.match.group(), token.line, words_only=True)
-        )[:-1]
+        self._tokens[self._at : self._at + 1] = tokens(token.match.group(), token.line, words_only=True)[:-1]
         return self._tokens[self._at]
 
     def _next(self) -> Token:
@@ -454,10 +452,13 @@ class _Parser:
         """Read a line that is one statement; whether that was possible."""
         match = token.match
         assert match is not None
-        if token.kind == "location":
-            here = int(match["file"]), int(match["line"]), int(match["column"])
-            file, line, column = map(int, match["outer"].split()) if match["outer"] else (0, 0, 0)
-            self._source = self._located(here, (file, line, column) if file else None)
+        if match["opcode"] is None:
+            *here, outer = match.group("file", "line", "column", "outer")
+            file, line, column = map(int, here)
+            outer_file, outer_line, outer_column = map(int, outer.split()) if outer else (0, 0, 0)
+            self._source = self._located(
+                (file, line, column), (outer_file, outer_line, outer_column) if outer_file else None
+            )
         elif suffix:
             # Names may mean others here.
             return False
@@ -467,7 +468,7 @@ class _Parser:
             except (Unusual, ValueError):
                 return False
             source = self._source if self._source is None or self._source[1] else None
-            text = " ".join(self._lines[token.line - 1].split())
+            text = " ".join(match.group().split())
             function.instructions.append(Instruction(opcode, operands, guard, token.line, source, text))
         self._at += 1
         return True
@@ -544,7 +545,8 @@ class _Parser:
 
     def _label(self, function: Function, name: str, scopes: list[dict[str, str]]) -> None:
         name = self._resolve(name, scopes)
-        peek = self._peek().text
+        # A statement that follows stays one.
+        peek = self._tokens[self._at].text
         if peek == ".branchtargets":
             self._next()
             targets = [self._resolve(self._word(), scopes)]

@@ -131,7 +131,7 @@ class Instruction(_Record):
     @property
     def base(self) -> str:
         """The opcode without its qualifiers: ``ld`` of ``ld.global.f32``."""
-        return self.opcode.partition(".")[0]
+        return _fields(self.opcode)[0]
 
     @property
     def fields(self) -> list[str]:

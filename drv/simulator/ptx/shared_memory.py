@@ -35,11 +35,13 @@ class SharedLayout:
 
 def shared_layout(module: Module, entry: Function) -> SharedLayout:
     """Lay out the shared memory of a kernel."""
+    if not module.shared and not any(map(_may_share, module.functions.values())):
+        return SharedLayout()
     functions, mentioned = _reachable(module, entry)
     variables = [v for function in functions for v in function.variables.values() if v.space == "shared"]
     variables += [variable for name, variable in module.shared.items() if name in mentioned]
     layout = SharedLayout()
-    if any(_RESERVED in each.text for function in functions for each in function.instructions):
+    if any(map(_asks_for_reserved, functions)):
         layout.reserved = layout.static_end = RESERVED_BYTES
     alignment = 16
     for variable in variables:
@@ -51,6 +53,15 @@ def shared_layout(module: Module, entry: Function) -> SharedLayout:
     for variable in variables:
         layout.offsets.setdefault(variable.name, layout.dynamic)
     return layout
+
+
+def _may_share(function: Function) -> bool:
+    """Whether a function has shared variables, or asks where the reserved ones are."""
+    return any(each.space == "shared" for each in function.variables.values()) or _asks_for_reserved(function)
+
+
+def _asks_for_reserved(function: Function) -> bool:
+    return any(_RESERVED in each.text for each in function.instructions)
 
 
 def _reachable(module: Module, entry: Function) -> tuple[list[Function], set[str]]:

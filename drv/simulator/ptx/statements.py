@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .program import Address, Immediate, Negated, Operand, Pair, Register, Symbol, Vector
 
@@ -21,14 +21,14 @@ _NUMBER = (
 _NAME = r"[%$_A-Za-z][\w$%.]*"
 #: A line that is an instruction, or a location in the source (``.loc``), and no more. Words are looked at later.
 STATEMENT = re.compile(
-    r"[ \t]*(?:@(?P<guard>!?%[\w$]+)[ \t]+)?(?P<opcode>[a-z]\w*(?:(?:\.|::)\w+)*)(?:[ \t]+(?P<operands>[^;:\n\"/@]*))?;[ \t]*(?=\n)",
-    re.ASCII,
+    r"""[ \t]*(?:
+        (?:@(?P<guard>!?%[\w$]+)[ \t]+)?(?P<opcode>[a-z]\w*(?:(?:\.|::)\w+)*)(?:[ \t]+(?P<operands>[^;:\n"/@]*))?;
+      | \.loc[ \t]+(?P<file>[0-9]+)[ \t]+(?P<line>[0-9]+)[ \t]+(?P<column>[0-9]+)
+        (?:,[ ]function_name[ ][\w$]+(?:\+[0-9]+)?,[ ]inlined_at[ ](?P<outer>[0-9]+[ ][0-9]+[ ][0-9]+))?
+    )[ \t]*\n""",
+    re.VERBOSE | re.ASCII,
 )
-LOCATION = re.compile(
-    r"[ \t]*\.loc[ \t]+(?P<file>[0-9]+)[ \t]+(?P<line>[0-9]+)[ \t]+(?P<column>[0-9]+)"
-    r"(?:, function_name [\w$]+(?:\+[0-9]+)?, inlined_at (?P<outer>[0-9]+ [0-9]+ [0-9]+))?[ \t]*(?=\n)",
-    re.ASCII,
-)
+_BRACKET = re.compile(r"[{\[(]")
 #: Commas between operands, not those within brackets of any kind.
 _COMMA = re.compile(r",(?![^{\[(]*[}\])])")
 _OPERAND = re.compile(
@@ -40,14 +40,6 @@ _OPERAND = re.compile(
     rf"|(?P<name>[$_A-Za-z][\w$.]*)",
     re.ASCII,
 )
-
-
-class Statement(NamedTuple):
-    """A line that is an instruction."""
-
-    opcode: str
-    operands: tuple[Operand, ...]
-    guard: tuple[Register, bool] | None
 
 
 class Unusual(Exception):  # noqa: N818 - it never leaves the parser
@@ -65,9 +57,9 @@ class Reader:
         self._operands: dict[str, Operand] = {"_": None, "WARP_SZ": Immediate(32)}
         self._guards: dict[str, tuple[Register, bool]] = {}
 
-    def read(self, match: re.Match[str]) -> Statement:
-        """The statement that :data:`STATEMENT` has matched. Raises :class:`Unusual`."""
-        guard_text, opcode, rest = match["guard"], match["opcode"], match["operands"]
+    def read(self, match: re.Match[str]) -> tuple[str, tuple[Operand, ...], tuple[Register, bool] | None]:
+        """Opcode, operands and guard of the instruction that :data:`STATEMENT` has matched. Raises :class:`Unusual`."""
+        guard_text, opcode, rest = match.group("guard", "opcode", "operands")
         guard = None
         if guard_text is not None:
             guard = self._guards.get(guard_text)
@@ -77,23 +69,24 @@ class Reader:
                     raise Unusual
                 guard = self._guards[guard_text] = register, guard_text.startswith("!")
         if not rest:
-            return Statement(opcode, (), guard)
-        known = self._operands
-        operands = []
-        for text in _COMMA.split(rest):
-            text = text.strip()
-            # None stands for a sink.
-            operand = known.get(text)
-            operands.append(self._operand(text) if operand is None else operand)
-        return Statement(opcode, tuple(operands), guard)
+            return opcode, (), guard
+        known, read = self._operands, self._operand
+        texts = rest.split(",") if _BRACKET.search(rest) is None else _COMMA.split(rest)
+        operands = tuple([known[text] if text in known else read(text) for text in texts])
+        return opcode, operands, guard
 
     def _operand(self, text: str) -> Operand:
-        if text in self._operands:
-            return self._operands[text]
-        match = _OPERAND.fullmatch(text)
-        if match is None:
-            raise Unusual
-        operand = self._operands[text] = self._meaning(match)
+        """An operand, with spaces around it or not."""
+        known, name = self._operands, text.strip()
+        if name not in known:
+            if name in self._registers:
+                known[name] = Register(name)
+            else:
+                match = _OPERAND.fullmatch(name)
+                if match is None:
+                    raise Unusual
+                known[name] = self._meaning(match)
+        operand = known[text] = known[name]
         return operand
 
     def _meaning(self, match: re.Match[str]) -> Operand:
@@ -115,7 +108,7 @@ class Reader:
                     raise Unusual
                 return Address(base, int(match["offset"] or 0))
             case "items":
-                items = tuple(self._operand(each.strip()) for each in match["items"].split(","))
+                items = tuple([self._operand(each) for each in match["items"].split(",")])
                 return Vector(items)
             case "negated":
                 register = self._operand(match["negated"])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .program import PTXSyntaxError
-from .statements import LOCATION, STATEMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .statements import STATEMENT
 
 _PATTERN = re.compile(
     r"""
@@ -31,7 +28,7 @@ _SECTION = re.compile(r"[ \t]*\.section[ \t]+[.\w]+[ \t\n]*\{[-+.,:\w$ \t\n]*\}"
 class Token(NamedTuple):
     """A word, its kind (``word``, ``number``, ``string``, ``mark`` or ``end``) and its line, from 1.
 
-    A line that is one statement is a token of kind ``statement`` or ``location``, with its match.
+    A line that is one statement is a token of kind ``statement``, with its match.
     """
 
     kind: str
@@ -40,30 +37,27 @@ class Token(NamedTuple):
     match: re.Match[str] | None = None
 
 
-def tokens(text: str, line: int = 1, *, words_only: bool = False) -> Iterator[Token]:
+def tokens(text: str, line: int = 1, *, words_only: bool = False) -> list[Token]:
     """Words and statements of ``text``, then one of kind ``end``. Raises :class:`PTXSyntaxError` for a stray character.
 
     ``line`` is the number of the first line; with ``words_only`` statements come as words.
     """
+    result: list[Token] = []
     position, end = 0, len(text)
-    match = _PATTERN.match
+    match, statement = _PATTERN.match, STATEMENT.match
     at_start = not words_only
     while position < end:
         if at_start:
-            whole = STATEMENT.match(text, position)
+            whole = statement(text, position)
             if whole is not None:
-                yield Token("statement", ";", line, whole)
+                result.append(Token("statement", ";", line, whole))
+                line += 1
                 position = whole.end()
-            else:
-                location = LOCATION.match(text, position)
-                if location is not None:
-                    yield Token("location", ";", line, location)
-                    position = location.end()
-                else:
-                    section = _SECTION.match(text, position)
-                    if section is not None:
-                        line += section.group().count("\n")
-                        position = section.end()
+                continue
+            section = _SECTION.match(text, position)
+            if section is not None:
+                line += section.group().count("\n")
+                position = section.end()
             at_start = False
         matched = match(text, position)
         if matched is None:
@@ -76,9 +70,9 @@ def tokens(text: str, line: int = 1, *, words_only: bool = False) -> Iterator[To
             line += matched.group().count("\n")
         elif kind == "word" and matched.group().startswith("."):
             # Directives may be written together: ".reg.b32".
-            for suffix in matched.group().split(".")[1:]:
-                yield Token("word", "." + suffix, line)
+            result += [Token("word", "." + suffix, line) for suffix in matched.group().split(".")[1:]]
         else:
-            yield Token(str(kind), matched.group(), line)
+            result.append(Token(str(kind), matched.group(), line))
         position = matched.end()
-    yield Token("end", "", line)
+    result.append(Token("end", "", line))
+    return result
