@@ -28,6 +28,7 @@ attributes #0 = { nounwind "prefer-vector-width"="512" }
 !3 = !{!"llvm.loop.vectorize.enable", i1 true}
 !4 = distinct !{!4, !2, !3, !5}
 !5 = !{!"llvm.loop.interleave.count", i32 4}
+!6 = !{!"branch_weights", i32 1000, i32 1}
 """
 _OPERATORS = {"+": ADD, "-": SUB, "*": MUL, "/": DIV}
 
@@ -170,6 +171,51 @@ class RowWriter(Emitter):
         self.store(self.converted(total, F32) if single else total, target, f"%{name}.i")
         self._block = f"{name}.end"
         self.lines += [
+            f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
+            f"%{name}.more = icmp slt i64 %{name}.j, %n",
+            f"br i1 %{name}.more, label %{name}, label %{name}.end",
+            f"{name}.end:",
+        ]
+
+    def running_extremes(self, source: str, values: str, positions: str, *, largest: bool) -> None:
+        """Write the running extremes of a row, and positions of the last of equal ones; a NaN wins from where it stands on.
+
+        That a number wins is rare, or usual in rows that are sorted: branches, which the processor foresees, let no element
+        wait for the one before.
+        """
+        name, before, beats = "extreme", self._block, "olt" if largest else "ogt"
+        first = self.load(source, "0").text
+        self.lines += [
+            f"br label %{name}",
+            f"{name}:",
+            f"%{name}.i = phi i64 [ 0, %{before} ], [ %{name}.j, %{name}.done ]",
+            f"%{name}.best = phi {self.ir_type} [ {first}, %{before} ], [ %{name}.next, %{name}.done ]",
+            f"%{name}.at = phi i64 [ 0, %{before} ], [ %{name}.at.next, %{name}.done ]",
+        ]
+        x = self.load(source, f"%{name}.i").text
+        self.lines += [
+            f"%{name}.loses = fcmp {beats} {self.ir_type} {x}, %{name}.best",
+            f"br i1 %{name}.loses, label %{name}.done, label %{name}.else, !prof !6",
+            f"{name}.else:",
+            f"%{name}.number = fcmp ord {self.ir_type} {x}, {x}",
+            f"%{name}.nan = fcmp uno {self.ir_type} %{name}.best, %{name}.best",
+            f"%{name}.stays = and i1 %{name}.number, %{name}.nan",
+            f"br i1 %{name}.stays, label %{name}.done, label %{name}.wins, !prof !6",
+            f"{name}.wins:",
+            f"br label %{name}.done",
+            f"{name}.done:",
+        ]
+        former = ", ".join(f"[ %{name}.best, %{name}{block} ]" for block in ("", ".else"))
+        former_at = ", ".join(f"[ %{name}.at, %{name}{block} ]" for block in ("", ".else"))
+        self.lines += [
+            f"%{name}.next = phi {self.ir_type} {former}, [ {x}, %{name}.wins ]",
+            f"%{name}.at.next = phi i64 {former_at}, [ %{name}.i, %{name}.wins ]",
+        ]
+        self.store(Value(f"%{name}.next", self.dtype), values, f"%{name}.i")
+        pointer = self.emit(f"getelementptr inbounds i64, ptr {positions}, i64 %{name}.i")
+        self._block = f"{name}.end"
+        self.lines += [
+            f"store i64 %{name}.at.next, ptr {pointer}",
             f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
             f"%{name}.more = icmp slt i64 %{name}.j, %n",
             f"br i1 %{name}.more, label %{name}, label %{name}.end",

@@ -1,4 +1,4 @@
-"""Running sums along rows on the CPU as a native loop, in double precision."""
+"""Running sums, in double precision, and running extremes along rows on the CPU, as native loops."""
 
 from __future__ import annotations
 
@@ -38,4 +38,39 @@ def running_sums(array: Array, out: Array) -> bool:
         return False
     rows, n = array.shape
     over_rows(loop, rows, n, array.ctypes.data, out.ctypes.data)
+    return True
+
+
+@functools.cache
+def _extremes_loop(double: bool, largest: bool) -> Callable[..., None] | None:
+    def text() -> str:
+        # As above.
+        from .row_writer import RowWriter
+
+        w = RowWriter(double, ("x", "values", "positions"))
+        positions = w.emit("getelementptr inbounds i64, ptr %positions, i64 %start")
+        w.running_extremes(w.row_of("x"), w.row_of("values"), positions, largest=largest)
+        return w.text()
+
+    types = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 3]
+    return assembled(("running extremes", double, largest), text, types)
+
+
+def running_extremes(array: Array, values: Array, positions: Array, *, largest: bool) -> bool:
+    """Write running extremes of the rows of ``array`` ``(rows, n)``, and where the last of equal ones stands; whether there is a loop.
+
+    Parameters
+    ----------
+    positions
+        Contiguous and of int64.
+    largest
+        Whether it is the largest, or the smallest; a NaN is either.
+    """
+    if not worth(array.size) or not fits(array, values):
+        return False
+    loop = _extremes_loop(array.dtype.itemsize == 8, largest)
+    if loop is None:
+        return False
+    rows, n = array.shape
+    over_rows(loop, rows, n, array.ctypes.data, values.ctypes.data, positions.ctypes.data)
     return True

@@ -10,7 +10,7 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels import scan as kernels
 from nvrtc_kernels.dtypes import Category, dtype
-from nvrtc_kernels.host_loops.running_sums import running_sums
+from nvrtc_kernels.host_loops.running_sums import running_extremes, running_sums
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
@@ -203,6 +203,22 @@ def _add_up(values: Array, before: Array, out: Array) -> Array:
     return ends[:, -1]
 
 
+def _last_true(wins: Array, dim: int) -> Array:
+    """Positions of the last true element along ``dim`` that is not after each; the first of all are true."""
+    n = wins.shape[dim]
+    if dim == wins.ndim - 1:
+        there = np.flatnonzero(wins)
+        if len(there) <= wins.size // _REPEATED:
+            return np.repeat(there % max(n, 1), np.diff(there, append=wins.size)).reshape(wins.shape)
+    index = np.arange(n).reshape(-1, *[1] * (wins.ndim - 1 - dim))
+    positions: Array = np.multiply(wins, index)
+    return np.maximum.accumulate(positions, axis=dim, out=positions)
+
+
+#: How many elements a position stands for, on average, where repeating it is quicker than going over all.
+_REPEATED = 8
+
+
 def _best(larger: np.ufunc, larger_or_equal: np.ufunc) -> Callable[[Array, int], tuple[Array, Array]]:
     """Running extremes with the position of the last of equal ones; a NaN wins from where it stands on."""
 
@@ -210,13 +226,16 @@ def _best(larger: np.ufunc, larger_or_equal: np.ufunc) -> Callable[[Array, int],
         n = a.shape[dim]
         if dim < a.ndim - 1 and n and a.size // n >= _VECTOR:
             return of_vectors(a, dim)
+        if dim == a.ndim - 1 and a.size and a.dtype.kind == "f" and a.flags.c_contiguous:
+            results = empty_array(a.shape, a.dtype), empty_array(a.shape, np.dtype(np.int64))
+            rows = tuple(each.reshape(-1, n) for each in (a, *results))
+            if running_extremes(*rows, largest=larger is np.maximum):
+                return results
         values: Array = larger.accumulate(a, axis=dim)
         wins = a == values
-        if a.dtype.kind == "f":
+        if a.dtype.kind == "f" and np.isnan(values.take([-1] if n else [], axis=dim)).any():
             wins |= np.isnan(a)
-        index = np.arange(n).reshape(-1, *[1] * (a.ndim - 1 - dim))
-        positions: Array = np.multiply(wins, index)
-        np.maximum.accumulate(positions, axis=dim, out=positions)
+        positions = _last_true(wins, dim)
         if a.dtype.kind == "f" and not values.all():
             # Of zeros the ufunc gives either.
             values = np.take_along_axis(a, positions, dim)

@@ -438,6 +438,30 @@ def test_running_sums(shape: tuple[int, ...], dtype: str) -> None:
         assert np.isinf(tensor.tensor(x).cumsum(-1).numpy().reshape(-1)[: shape[-1]]).all()
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(4,), (200_003,), (3, 70_001), (1000, 70)], ids=str)
+def test_running_extremes(shape: tuple[int, ...], dtype: str) -> None:
+    """Equal numbers, zeros of both signs and infinities among them, and NaN in some rows."""
+    rng = np.random.default_rng(0)
+    few = rng.integers(-3, 4, shape).astype(dtype)
+    few[few == 2] = -0.0
+    for x in (
+        few,
+        rng.standard_normal(shape).astype(dtype),
+        np.sort(rng.standard_normal(shape)).astype(dtype),
+    ):
+        for special in ((), (np.inf, -np.inf), (np.nan,)):
+            x.reshape(-1)[shape[-1] // 2 :][: len(special)] = special
+            for function in (tensor.cummax, tensor.cummin):
+                results = []
+                for mode in ("on", "off"):
+                    with _Mode(mode):
+                        results.append([each.numpy() for each in function(tensor.tensor(x), -1)])
+                for first, second in zip(*results, strict=True):
+                    np.testing.assert_array_equal(first, second)
+                np.testing.assert_array_equal(*[np.signbit(values) for values, _ in results])
+
+
 @pytest.mark.parametrize(
     ("shape", "dim"),
     [((1,), None), ((40_001,), None), ((3, 70_001), 1), ((30, 40, 50), (1, 2)), ((30, 40, 50), (0, 1, 2))],
