@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING
 
-from nvrtc_kernels.dtypes import int64
+from nvrtc_kernels.dtypes import bfloat16, float16, float32, int64
 from tensor.core.arguments import integers
 from tensor.core.base import empty, view_of
 from tensor.core.layout import Layout, Memo
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     #: Shape, strides, and the offset of the first element.
     Way = tuple[tuple[int, ...], tuple[int, ...], int]
+
+_HALF_PRECISION = (float16, bfloat16)
 
 
 def as_strided(
@@ -86,8 +88,15 @@ _MOVED = BackwardFormula("AsStridedBackward0Backward", "grad", [Derivative(_move
 
 
 def _through_storage(grad: Tensor, written: Way, read: Way, origin: Way) -> Tensor:
+    dtype = grad._layout.dtype
     first = min(written[2], read[2])
     last = max(start + _reach(shape, strides) for shape, strides, start in (written, read))
+    overlaps = may_overlap(*written[:2])
+    if dtype in _HALF_PRECISION and (overlaps or may_overlap(*origin[:2])):
+        # Sums that are rounded each time stop growing, and counts above 2048, or 256, are no numbers of these dtypes.
+        grad = grad.to(float32)
+    if overlaps:
+        grad, written = _without_repetition(grad, written)
     storage = grad.new_zeros(last + 1 - first)
     if may_overlap(*written[:2]):
         storage.index_add_(0, _places(storage, written, first), grad.reshape(-1))
@@ -99,9 +108,27 @@ def _through_storage(grad: Tensor, written: Way, read: Way, origin: Way) -> Tens
         storage = (
             storage / counts.real.clamp(min=1) if storage.is_complex() else storage / counts.clamp(min=1)
         )
+    if storage._layout.dtype is not dtype:
+        storage = storage.to(dtype)
     result = _show(storage, read, first)
     # What leaves memory out, or shows it twice, is no good gradient to add to.
     return result if result._layout.dense else result.clone()
+
+
+def _without_repetition(grad: Tensor, written: Way) -> tuple[Tensor, Way]:
+    """The sum over dimensions along which a way shows the same elements, and the way without these."""
+    shape, strides, start = written
+    stretched = [
+        dim for dim, (size, step) in enumerate(zip(shape, strides, strict=True)) if size > 1 and not step
+    ]
+    if not stretched:
+        return grad, written
+    stay = [dim for dim in range(len(shape)) if dim not in stretched]
+    return grad.sum(stretched), (
+        tuple(shape[dim] for dim in stay),
+        tuple(strides[dim] for dim in stay),
+        start,
+    )
 
 
 def _show(storage: Tensor, way: Way, first: int) -> Tensor:
