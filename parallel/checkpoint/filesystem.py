@@ -1,12 +1,14 @@
 """``FileSystemWriter`` and ``FileSystemReader``: checkpoints as folders of safetensors files.
 
 A save writes files with new names, and then ``.metadata``, which names them, in one step. Until then, and if the job is
-killed, the folder holds the checkpoint that it held before, whose files are removed last.
+killed, the folder holds the checkpoint that it held before, whose files are removed last. Files that another save is still writing
+are locked (``flock``), and stay.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import zlib
 from math import prod
@@ -34,7 +36,7 @@ from tensor.serialization.writing import flush, replaced
 from .metadata import Metadata, from_text, to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -155,6 +157,8 @@ class FileSystemWriter(_Folder):
         super().__init__(path)
         self._syncs = sync_files
         self._overwrites = overwrite
+        #: Files that are written and not yet part of a checkpoint, which no other save may remove.
+        self._locked: dict[str, Any] = {}
 
     def set_up(self) -> None:
         """Make the folder. :func:`parallel.checkpoint.save` calls it.
@@ -169,7 +173,7 @@ class FileSystemWriter(_Folder):
             raise RuntimeError(f"Checkpoint already exists and overwrite=False: '{self.path}'")
 
     def write(self, file: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
-        """Write a file, of which nobody reads before :meth:`finish`.
+        """Write a file, of which nobody reads before :meth:`finish`, and which is locked until :meth:`release`.
 
         Parameters
         ----------
@@ -186,12 +190,13 @@ class FileSystemWriter(_Folder):
         path = self.path / file
         items = ordered([_item(name, array) for name, array in arrays.items()])
         checksums = {}
-        with path.open("wb", buffering=0) as output:
-            write_all(output, header(items, {"format": "pt"}))
-            for item in items:
-                data = bytes_of(item)
-                checksums[item.name] = _checksums(data)
-                write_all(output, data.data)
+        output = self._locked[file] = path.open("wb", buffering=0)
+        _lock(output.fileno())
+        write_all(output, header(items, {"format": "pt"}))
+        for item in items:
+            data = bytes_of(item)
+            checksums[item.name] = _checksums(data)
+            write_all(output, data.data)
         if self._syncs:
             flush(path)
             flush(self.path)
@@ -204,12 +209,59 @@ class FileSystemWriter(_Folder):
         ----------
         metadata : Metadata
             Its files are written.
+
+        Raises
+        ------
+        RuntimeError
+            If one of them is gone.
         """
-        with replaced(self.path / _METADATA) as output:
-            output.write_text(to_text(metadata), encoding="utf-8")
-        for each in self.path.glob(f"__*{_SUFFIX}"):
-            if each.name not in metadata.files():
-                self.discard(each.name)
+        with _alone_in(self.path):
+            for file in sorted(metadata.files()):
+                if not (self.path / file).exists():
+                    raise RuntimeError(
+                        f"'{self.path / file}' is gone, which this save has written: another save into the folder, or another "
+                        "program, has removed it. The folder holds the checkpoint that it held before; save at one time from one "
+                        "job, or to several folders"
+                    )
+            with replaced(self.path / _METADATA) as output:
+                output.write_text(to_text(metadata), encoding="utf-8")
+            # The checkpoint is there, whatever becomes of others.
+            with contextlib.suppress(OSError):
+                for each in self.path.glob(f"__*{_SUFFIX}"):
+                    if each.name not in metadata.files() and not _is_locked(each):
+                        self.discard(each.name)
+
+    def holds(self, metadata: Metadata) -> bool:
+        """Whether the folder holds the checkpoint that ``metadata`` describes, as far as can be told.
+
+        Parameters
+        ----------
+        metadata : Metadata
+            As :meth:`finish` was given it.
+
+        Returns
+        -------
+        bool
+            True, too, if the description cannot be read.
+        """
+        try:
+            return (self.path / _METADATA).read_bytes() == to_text(metadata).encode()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def release(self, file: str) -> None:
+        """Let others remove a file, if it is no part of a checkpoint.
+
+        Parameters
+        ----------
+        file : str
+            Its name.
+        """
+        output = self._locked.pop(file, None)
+        if output is not None:
+            output.close()
 
     def discard(self, file: str) -> None:
         """Remove a file, if it can be done.
@@ -221,6 +273,36 @@ class FileSystemWriter(_Folder):
         """
         with contextlib.suppress(OSError):
             (self.path / file).unlink()
+
+
+def _lock(handle: int, *, waits: bool = False) -> bool:
+    """Lock an open file or folder until it is closed; whether that was done. Where there are no locks, it is."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_locked(path: Path) -> bool:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return not _lock(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Have other saves wait before they have the folder hold their checkpoint."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(handle, waits=True)
+        yield
+    finally:
+        os.close(handle)
 
 
 class FileSystemReader(_Folder):

@@ -14,7 +14,7 @@ from .filesystem import FileSystemReader, folder_of
 from .metadata import BytesStorageMetadata
 from .nesting import filled, flattened
 from .ranks import Ranks
-from .saving import local_part
+from .saving import check_no_sums, local_part
 from .stateful import Stateful
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ def _reads(
         raise ValueError(f"Size mismatch between saved {stored.size} and current: {target.shape} for {name}")
     offsets: tuple[int, ...] = (0,) * target.dim()
     if isinstance(target, DTensor):
+        check_no_sums(name, target)
         if target.device_mesh.get_coordinate() is None:
             return []
         offsets = target._sharding.local_offsets()

@@ -109,12 +109,17 @@ def _tried(function: Callable[[], Any]) -> tuple[Any, Failure | None]:
     try:
         return function(), None
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        for frame in frames:
-            # From Python 3.13 on it holds code, which cannot be pickled.
-            if hasattr(frame, "_code"):
-                frame._code = None
-        return None, (_portable(error), frames)
+        return None, failure_of(error)
+
+
+def failure_of(error: Exception) -> Failure:
+    """An error with where it was raised, as it is told to other ranks."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in frames:
+        # From Python 3.13 on it holds code, which cannot be pickled.
+        if hasattr(frame, "_code"):
+            frame._code = None
+    return _portable(error), frames
 
 
 def _portable(error: Exception) -> Exception:

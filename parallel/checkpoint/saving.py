@@ -30,7 +30,7 @@ from .metadata import (
     TensorStorageMetadata,
 )
 from .nesting import flattened
-from .ranks import Ranks
+from .ranks import Ranks, failure_of
 from .stateful import Stateful
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from parallel.groups.process_groups import ProcessGroup
+
+    from .exceptions import Failure
 
 __all__ = ["async_save", "save"]
 
@@ -58,7 +60,8 @@ def save(
     """Save a state to a folder that all ranks reach. All ranks call this, and each writes the parts that it has.
 
     The folder holds the new checkpoint once all is written; until then, and if a rank is killed or fails, it holds what it held
-    before, as a whole. :func:`load` reads it on any number of ranks.
+    before, as a whole. :func:`load` reads it on any number of ranks. Of several saves into one folder at the same time it holds the
+    one that ends last.
 
     Parameters
     ----------
@@ -224,6 +227,7 @@ class _Saving:
         self._is_written = False
         self._encoded: dict[str, Any] = {}
         self._events: list[Any] = []
+        self._failure: Exception | None = None
 
     def plan(self, state_dict: dict[str, Any]) -> None:
         """Agree on which rank writes what."""
@@ -252,7 +256,18 @@ class _Saving:
         self._file = f"__{self.ranks.rank}_{token}.safetensors"
 
     def stage(self, *, copies: bool) -> None:
-        """Get hold of what this rank writes in host memory; ``copies`` of it if it may change before it is written."""
+        """Get hold of what this rank writes in host memory; ``copies`` of it if it may change before it is written.
+
+        Ranks hear from :meth:`write` of one that fails here, as from one that cannot write its file: they would wait for it.
+        """
+        try:
+            self._stage(copies)
+        except Exception as error:
+            self._failure = error
+        # What was not copied is not needed, and may be large.
+        self._values = {}
+
+    def _stage(self, copies: bool) -> None:
         devices = set()
         with tensor.no_grad():
             for piece in self._pieces:
@@ -270,22 +285,27 @@ class _Saving:
             event = tensor.cuda.Event()
             event.record(tensor.cuda.current_stream(device))
             self._events.append(event)
-        # What was not copied is not needed, and may be large.
-        self._values = {}
 
     def write(self) -> Metadata:
         """Write this rank's file; the first rank makes the checkpoint whole when all have done so."""
         try:
-            metadata: Metadata = self.ranks.step("save", self._write, self._finish)
+            metadata: Metadata
+            metadata, failure = self.ranks.step("save", self._write, self._finish)
         except BaseException as error:
             # If ranks could not hear of each other, the first one may have made the checkpoint whole, of this file too; otherwise
             # the next save removes it.
             if isinstance(error, CheckpointException) or not self._is_written:
                 self._writer.discard(self._file)
             raise
+        finally:
+            self._writer.release(self._file)
+        if failure is not None:
+            raise CheckpointException("save", {0: failure})
         return metadata
 
     def _write(self) -> Any:
+        if self._failure is not None:
+            raise self._failure
         for event in self._events:
             event.synchronize()
         arrays = {name: host_array(local) for name, local in self._staged.items()}
@@ -305,7 +325,7 @@ class _Saving:
         self._is_written = True
         return pieces
 
-    def _finish(self, results: list[list[tuple[_Piece, Any]]]) -> list[Metadata]:
+    def _finish(self, results: list[list[tuple[_Piece, Any]]]) -> list[tuple[Metadata, Failure | None]]:
         described: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
         for pieces in results:
             for piece, written in pieces:
@@ -319,8 +339,15 @@ class _Saving:
                 assert isinstance(whole, TensorStorageMetadata)
                 whole.chunks.append(written)
         metadata = Metadata(described)
-        self._writer.finish(metadata)
-        return [metadata] * self.ranks.size
+        failure = None
+        try:
+            self._writer.finish(metadata)
+        except Exception as error:
+            if not self._writer.holds(metadata):
+                raise
+            # The folder names the files that were written now, so that they stay. It may not be on the disk, which is an error.
+            failure = failure_of(error)
+        return [(metadata, failure)] * self.ranks.size
 
 
 def assigned(plans: list[list[_Piece]]) -> list[list[_Piece]]:
@@ -372,12 +399,28 @@ def _pieces(name: str, value: Any) -> Iterable[_Piece]:
     whole = _Piece(name, dtype, size, (0,) * len(size), size)
     if not isinstance(value, DTensor):
         return [whole]
+    check_no_sums(name, value)
     if value.device_mesh.get_coordinate() is None:
         return []
     sizes = value._sharding.local_shape()
     if not prod(sizes):
         return [] if prod(size) else [whole]
     return [replace(whole, offsets=value._sharding.local_offsets(), sizes=sizes)]
+
+
+def check_no_sums(name: str, value: DTensor) -> None:
+    """Refuse a tensor whose elements no rank has, but terms of them.
+
+    Raises
+    ------
+    ValueError
+        If a placement of ``value`` is partial.
+    """
+    if any(each.is_partial() for each in value.placements):
+        raise ValueError(
+            f"'{name}' has the placements {value.placements}: ranks have terms of its elements, and a checkpoint has elements. "
+            "Save, or load, what redistribute() makes of it with Replicate() or Shard() in place of Partial()"
+        )
 
 
 def local_part(value: Tensor) -> Tensor:

@@ -13,10 +13,17 @@ import nn
 import parallel
 import tensor
 from parallel import checkpoint
-from parallel.checkpoint import CheckpointException, DefaultLoadPlanner, FileSystemReader, FileSystemWriter
+from parallel.checkpoint import (
+    CheckpointException,
+    DefaultLoadPlanner,
+    FileSystemReader,
+    FileSystemWriter,
+    saving,
+)
 from parallel.checkpoint.ranks import Ranks
 from parallel.checkpoint.saving import _Piece, assigned
-from parallel.tensor import DTensor, Shard, distribute_tensor
+from parallel.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from tensor.serialization import writing
 from tests.parallel.thread_ranks import run_threads
 
 pytestmark = pytest.mark.simulator_only
@@ -341,6 +348,135 @@ def _fails(rank: int, size: int, folder: Path) -> None:
 
 def test_a_save_that_fails_on_a_rank_leaves_what_was_there(tmp_path: Path) -> None:
     run_threads(_fails, 2, tmp_path)
+
+
+def _cannot_stage(rank: int, size: int, folder: Path, later: bool) -> None:
+    checkpoint.save({"x": tensor.ones(3)}, checkpoint_id=folder)
+    # Parts that are written by both ranks; memory of the second one is short.
+    mesh = parallel.init_device_mesh("cpu", (size,))
+    state = {"x": distribute_tensor(tensor.zeros(4), mesh, [Shard(0)])}
+    with pytest.raises(CheckpointException, match="no memory for a copy") as caught:
+        if later:
+            checkpoint.async_save(state, checkpoint_id=folder).result(timeout=20)
+        else:
+            checkpoint.save(state, checkpoint_id=folder)
+    assert list(caught.value.failures) == [1]
+    loaded = {"x": tensor.zeros(3)}
+    checkpoint.load(loaded, checkpoint_id=folder)
+    assert loaded["x"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_ranks_hear_of_one_that_cannot_copy_its_state(
+    later: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = saving.local_part
+
+    def short(value: Any) -> Any:
+        if isinstance(value, DTensor) and value.device_mesh.get_local_rank() == 1:
+            raise MemoryError("no memory for a copy")
+        return original(value)
+
+    monkeypatch.setattr(saving, "local_part", short)
+    run_threads(_cannot_stage, 2, tmp_path, later)
+
+
+def _terms(rank: int, size: int, folder: Path) -> None:
+    mesh = parallel.init_device_mesh("cpu", (size,))
+    terms = DTensor.from_local(tensor.full((3,), rank + 1.0), mesh, [Partial()])
+    with pytest.raises(CheckpointException, match="ranks have terms of its elements"):
+        checkpoint.save({"x": terms}, checkpoint_id=folder)
+    checkpoint.save({"x": terms.redistribute(placements=[Replicate()])}, checkpoint_id=folder)
+    with pytest.raises(CheckpointException, match="ranks have terms of its elements"):
+        checkpoint.load({"x": terms}, checkpoint_id=folder)
+    assert terms.to_local().tolist() == [rank + 1.0] * 3
+    loaded = {"x": tensor.zeros(3)}
+    checkpoint.load(loaded, checkpoint_id=folder)
+    assert loaded["x"].tolist() == [3, 3, 3]
+
+
+def test_sums_that_are_not_yet_computed_are_refused(tmp_path: Path) -> None:
+    run_threads(_terms, 2, tmp_path)
+
+
+def _fails_late(rank: int, size: int, folder: Path) -> None:
+    mesh = parallel.init_device_mesh("cpu", (size,))
+
+    def state(value: float) -> dict[str, Any]:
+        return {"x": distribute_tensor(tensor.full((4,), value), mesh, [Shard(0)])}
+
+    with pytest.raises(CheckpointException, match="the disk is gone") as caught:
+        checkpoint.save(state(2), checkpoint_id=folder)
+    assert list(caught.value.failures) == [0]
+    parallel.barrier()
+    loaded = state(0)
+    checkpoint.load(loaded, checkpoint_id=folder)
+    assert loaded["x"].full_tensor().tolist() == [2] * 4
+
+
+def test_an_error_behind_the_last_step_of_a_save_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder names the new files when its entries cannot be written to the disk: none of them may be removed."""
+    checkpoint.save({"x": tensor.ones(4)}, checkpoint_id=tmp_path)
+
+    def flush(path: Path) -> None:
+        if path == tmp_path:
+            raise OSError("the disk is gone")
+
+    monkeypatch.setattr(writing, "flush", flush)
+    run_threads(_fails_late, 2, tmp_path)
+    monkeypatch.undo()
+    checkpoint.save({"x": tensor.zeros(4)}, checkpoint_id=tmp_path)
+    assert len(_saved(tmp_path)) == 1
+
+
+class _Interrupted(FileSystemWriter):
+    """Another save goes on, from beginning to end, before this one has written its file, or has it count."""
+
+    def __init__(self, path: Path, step: str) -> None:
+        super().__init__(path)
+        self._step = step
+
+    def _meanwhile(self, step: str) -> None:
+        if step == self._step:
+            checkpoint.save({"x": tensor.ones(3)}, checkpoint_id=self.path)
+
+    def write(self, file: str, arrays: Any) -> Any:
+        self._meanwhile("write")
+        return super().write(file, arrays)
+
+    def finish(self, metadata: Any) -> None:
+        self._meanwhile("finish")
+        super().finish(metadata)
+
+
+@pytest.mark.parametrize("step", ["write", "finish"])
+def test_saves_that_overlap_leave_the_last_one_whole(step: str, tmp_path: Path) -> None:
+    checkpoint.save({"x": tensor.full((3,), 2.0)}, storage_writer=_Interrupted(tmp_path, step))
+    loaded = {"x": tensor.zeros(3)}
+    checkpoint.load(loaded, checkpoint_id=tmp_path)
+    assert loaded["x"].tolist() == [2, 2, 2]
+    assert len(_saved(tmp_path)) == 1
+
+
+def test_a_file_that_was_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
+    """As where another job's locks are not seen."""
+    checkpoint.save({"x": tensor.ones(3)}, checkpoint_id=tmp_path)
+    before = _saved(tmp_path)
+
+    class Removed(FileSystemWriter):
+        def finish(self, metadata: Any) -> None:
+            for name in metadata.files():
+                self.discard(name)
+            super().finish(metadata)
+
+    with pytest.raises(CheckpointException, match="is gone, which this save has written"):
+        checkpoint.save({"x": tensor.zeros(3)}, storage_writer=Removed(tmp_path))
+    assert _saved(tmp_path) == before
+    loaded = {"x": tensor.zeros(3)}
+    checkpoint.load(loaded, checkpoint_id=tmp_path)
+    assert loaded["x"].tolist() == [1, 1, 1]
 
 
 def test_arguments_are_checked(tmp_path: Path) -> None:
