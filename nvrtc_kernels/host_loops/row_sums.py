@@ -44,7 +44,8 @@ def row_sums_loop(of: dtype = float32, squares: bool = False) -> Callable[..., N
             w.double_sum(lambda i: w.load(row, i), "%out", squares=squares)
         else:
             half = w.emit("getelementptr inbounds i16, ptr %x, i64 %start")
-            w.double_sum(lambda i: w.load_half(half, i, bfloat=of is bfloat16), "%out", squares=squares)
+            add_up = w.double_sum if of is bfloat16 else w.sum_of_halves
+            add_up(lambda i: w.load_half(half, i, bfloat=of is bfloat16), "%out", squares=squares)
         return w.text()
 
     return assembled(("row sums", of.name, squares), text, [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2])

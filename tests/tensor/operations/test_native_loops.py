@@ -483,6 +483,24 @@ def test_sums_of_rows(shape: tuple[int, ...], dim: Any) -> None:
         assert tensor.tensor(x).sum().item() == np.inf
 
 
+@pytest.mark.parametrize("dtype", [tensor.float16, tensor.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1023), (3, 1024), (5, 2049), (1, 70_001), (900, 7)], ids=str)
+def test_sums_of_halves(shape: tuple[int, int], dtype: Any) -> None:
+    """Numbers of all sizes, whose sums and norms in single precision are as exact as that is."""
+    rng = np.random.default_rng(0)
+    x = tensor.tensor(np.exp(4 * rng.standard_normal(shape)).clip(0, 6e4) * rng.choice([-1, 1], shape)).to(
+        dtype
+    )
+    exact = x.double().numpy()
+    with _Mode("on"):
+        sums, norms = x.sum(1, dtype=tensor.float32), x.norm(dim=1, dtype=tensor.float32)
+        x[-1, -1] = np.inf
+        assert x.sum().item() == np.inf
+    error = np.abs(sums.numpy() - exact.sum(1))
+    assert (error <= 2e-7 * np.abs(exact).sum(1)).all()
+    np.testing.assert_allclose(norms.numpy(), np.sqrt((exact**2).sum(1)), rtol=2e-7)
+
+
 @pytest.mark.parametrize(
     "dtype", [tensor.float32, tensor.float64, tensor.bfloat16, tensor.complex64], ids=str
 )
