@@ -19,6 +19,7 @@ from .finding_text import IN_FLIGHT, UNFENCED, UNFENCED_MAP, unfinished_message
 from .findings import Finding, Kind
 from .knowledge import FENCED
 from .observation import Access
+from .runs import distinct
 from .thread_accesses import Accesses
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Flights:
                 mine = shadow.written_in_flight[accesses.entries] == flight.number
                 shadow.written_in_flight[accesses.entries[mine]] = 0
             races.keep(shadow, accesses, span.kind)
-            flight.ended.append((np.unique(accesses.threads), races.order.now))
+            flight.ended.append((distinct(accesses.threads), races.order.now))
         if not any(piece.open.any() for piece in flight.pieces):
             self._sites.pop(flight.number, None)
 

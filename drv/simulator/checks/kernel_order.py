@@ -27,6 +27,7 @@ import numpy as np
 
 from .knowledge import PLAIN, Knowledge
 from .observation import Access
+from .runs import distinct, distinct_and_where, divided
 from .thread_shadow import BLOCK, GRID, SINGLE, WARP
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ class KernelOrder:
         """``threads`` pass a fence between the generic and the asynchronous proxy."""
         self.advance()
         for knowledge, index, local in self._in_clusters(threads):
-            knowledge.fence(local, self._clocks(knowledge, local, threads[index])[PLAIN])
+            knowledge.fence(local, self._clocks(knowledge, local, threads[index], 1)[PLAIN])
 
     def knows(
         self,
@@ -322,14 +323,19 @@ class KernelOrder:
         every = self.blocks * self.block_threads
         cluster, local = self._cluster_and_index(threads)
         is_unit = earlier >= every
-        other, _ = self._cluster_and_index(np.where(is_unit, 0, earlier))
-        other = np.where(is_unit, (earlier - every) // UNITS, other)
-        for number in np.unique(cluster).tolist():
+        has_units = bool(is_unit.any())
+        other, other_local = self._cluster_and_index(np.where(is_unit, 0, earlier) if has_units else earlier)
+        unit = earlier - every
+        if has_units:
+            other = np.where(is_unit, unit // UNITS, other)
+        for number in distinct(cluster).tolist():
             knowledge = self._knowledge.get(number)
             if knowledge is None:
                 continue
             mine = np.flatnonzero((cluster == number) & (other == number))
-            column = self._columns(knowledge, earlier[mine])
+            column = knowledge.columns(other_local[mine])
+            if has_units:
+                column = np.where(is_unit[mine], knowledge.first_unit + unit[mine] % UNITS, column)
             result[mine] = knowledge.clocks[which, local[mine], column] >= time[mine]
         return result
 
@@ -369,9 +375,9 @@ class KernelOrder:
         that is known will do.
         """
         result = np.ones(threads.shape, np.bool_)
-        distinct, which = np.unique(threads, return_inverse=True)
-        for knowledge, index, local in self._in_clusters(distinct):
-            clocks = self._clocks(knowledge, local, distinct[index])[PLAIN]
+        each, which = distinct_and_where(threads)
+        for knowledge, index, local in self._in_clusters(each):
+            clocks = self._clocks(knowledge, local, each[index], 1)[PLAIN]
             blocks = self.clusters.blocks
             lanes = clocks[:, : knowledge.first_unit].reshape(len(local), blocks, knowledge.width)
             if knowledge.step == 1:
@@ -382,16 +388,18 @@ class KernelOrder:
             known[:, : blocks * self._warps] = lanes.reshape(len(local), -1)
             units = clocks[:, knowledge.first_unit :][:, : known.shape[1] - blocks * self._warps]
             known[:, blocks * self._warps : blocks * self._warps + units.shape[1]] = units
-            for row, each in enumerate(index.tolist()):
-                mine = np.flatnonzero(which == each)
-                result[mine] = (readers[mine] <= known[row]).all(axis=1)
+            rows = np.full(each.size, -1)
+            rows[index] = np.arange(index.size)
+            row = rows[which]
+            mine = np.flatnonzero(row >= 0)
+            result[mine] = (readers[mine] <= known[row[mine]]).all(axis=1)
         return result
 
     def reader(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
         """Column of the readers for each of ``threads``, which may be asynchronous units."""
         every = self.blocks * self.block_threads
         is_unit = threads >= every
-        block, thread = np.divmod(np.where(is_unit, 0, threads), self.block_threads)
+        block, thread = divided(np.where(is_unit, 0, threads), self.block_threads)
         warp = self.clusters.rank(block) * self._warps + thread // self.warp_size
         unit = self.clusters.blocks * self._warps + (threads - every) % UNITS
         columns: NDArray[np.int64] = np.where(is_unit, unit, warp)
@@ -430,8 +438,9 @@ class KernelOrder:
 
     def _cluster_and_index(self, threads: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Clusters of threads, and their indices there."""
-        block, thread = np.divmod(threads, self.block_threads)
-        local: NDArray[np.int64] = self.clusters.rank(block) * self.block_threads + thread
+        block, local = divided(threads, self.block_threads)
+        if self.clusters.blocks > 1:
+            local += self.clusters.rank(block) * self.block_threads
         return self.clusters.number(block), local
 
     def _in_clusters(
@@ -440,21 +449,22 @@ class KernelOrder:
         """Clusters of ``threads``: clocks, indices in ``threads``, and indices in the cluster."""
         block = threads // self.block_threads
         cluster, local = self._cluster_and_index(threads)
-        for number in np.unique(cluster).tolist():
+        for number in distinct(cluster).tolist():
             index = np.flatnonzero(cluster == number)
             yield self.knowledge_of(int(block[index[0]])), index, local[index]
 
     def _clocks(
-        self, knowledge: Knowledge, local: NDArray[np.int64], threads: NDArray[np.int64]
+        self, knowledge: Knowledge, local: NDArray[np.int64], threads: NDArray[np.int64], count: int = 2
     ) -> NDArray[np.int32]:
-        """Clocks ``(2, threads, columns)`` of threads of one cluster, with what their barriers have ordered."""
-        clocks: NDArray[np.int32] = knowledge.clocks[:, local]
+        """Clocks ``(count, threads, columns)`` of threads of one cluster, with what their barriers have ordered."""
+        clocks: NDArray[np.int32] = knowledge.clocks[:count, local]
         rank = local // self.block_threads
         block = threads // self.block_threads
-        for each in np.unique(rank).tolist():
-            mine = np.flatnonzero(rank == each)
+        ranks = distinct(rank).tolist()
+        for each in ranks:
+            mine = np.flatnonzero(rank == each) if len(ranks) > 1 else slice(None)
             columns = slice(each * knowledge.width, (each + 1) * knowledge.width)
-            barrier = self._barrier[block[mine[0]]]
+            barrier = self._barrier[block[mine][0]]
             clocks[PLAIN, mine, columns] = np.maximum(clocks[PLAIN, mine, columns], barrier)
         lanes = np.arange(len(local))
         if self._warp_barrier is not None and knowledge.step == 1:
@@ -471,6 +481,6 @@ class KernelOrder:
         return clocks
 
     def _warp(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
-        block, thread = np.divmod(threads, self.block_threads)
+        block, thread = divided(threads, self.block_threads)
         numbers: NDArray[np.int64] = block * self._warps + thread // self.warp_size
         return numbers

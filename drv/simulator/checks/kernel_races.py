@@ -34,6 +34,7 @@ from .finding_text import (
 from .findings import ACTIONS, MAX_RANGES, AccessReport, Finding, Kind
 from .kernel_order import Clusters, KernelOrder, Meaning, meaning
 from .observation import Access
+from .runs import distinct_and_where
 from .thread_accesses import Accesses
 from .thread_shadow import SINGLE, WARP, AccessRecord, ThreadShadow
 
@@ -312,9 +313,9 @@ class KernelRaces:
 
     def is_asynchronous(self, times: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether what happened at each of ``times`` was done by the asynchronous proxy."""
-        distinct, which = np.unique(times, return_inverse=True)
+        each, which = distinct_and_where(times)
         proxies = [
-            self._meaning(Access.WRITE, self._sites[time]).asynchronous_proxy for time in distinct.tolist()
+            self._meaning(Access.WRITE, self._sites[time]).asynchronous_proxy for time in each.tolist()
         ]
         result: NDArray[np.bool_] = np.array(proxies, np.bool_)[which]
         return result

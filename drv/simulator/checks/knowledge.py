@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .runs import divided
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -63,7 +65,7 @@ class Knowledge:
         """Columns of the clocks for ``threads``."""
         if self.step == 1:
             return threads
-        rank, thread = np.divmod(threads, self.threads)
+        rank, thread = divided(threads, self.threads)
         columns: Array = rank * self.width + thread // self.step
         return columns
 
@@ -114,7 +116,7 @@ class Knowledge:
 
     def warpgroup(self, threads: Array) -> Array:
         """Number of the asynchronous unit that multiplies matrices for each of ``threads``."""
-        rank, thread = np.divmod(threads, self.threads)
+        rank, thread = divided(threads, self.threads)
         units: Array = rank * self.warpgroups + thread // _WARPGROUP
         return units
 
@@ -139,7 +141,7 @@ class Knowledge:
         """``threads`` of each warp know from now on what one of these knows."""
         if not self.ahead_of_warp[threads].any():
             return
-        rank, thread = np.divmod(threads, self.threads)
+        rank, thread = divided(threads, self.threads)
         warp = rank * self.threads + thread // _WARP * _WARP
         for first in np.unique(warp[self.ahead_of_warp[threads]]).tolist():
             members = threads[warp == first]

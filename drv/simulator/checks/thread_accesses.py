@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .runs import divided
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,5 +50,5 @@ class Accesses:
     def _bytes(
         self, of_lanes: Callable[[NDArray[np.int64]], NDArray[np.uint8]], entries: NDArray[np.int64]
     ) -> NDArray[np.uint8]:
-        lanes, granule = np.divmod(entries, self.granules)
+        lanes, granule = divided(entries, self.granules)
         return of_lanes(lanes).reshape(entries.size, self.granules, -1)[np.arange(entries.size), granule]
