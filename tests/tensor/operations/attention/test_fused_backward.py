@@ -97,13 +97,10 @@ def test_gradients_of_wide_heads(
     """Lengths that are no multiples of tiles, more than one block of each."""
     monkeypatch.setattr(settings, "matmul_tf32", form == "tf32")
     dtype = tensor.bfloat16 if form == "bfloat16" else tensor.float32
-    shapes = (
-        (2, 150, width),
-        (1 if extras == "groups" else 2, 138, width),
-        (1 if extras == "groups" else 2, 138, width),
-    )
+    heads = 2 if extras == "groups" else 1
+    shapes = ((heads, 150, width), (1, 138, width), (1, 138, width))
     operands = [_random(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes)]
-    grad = _random(2, 150, width, dtype=dtype, seed=9)
+    grad = _random(heads, 150, width, dtype=dtype, seed=9)
     options: dict[str, Any] = {"is_causal": extras == "causal", "enable_gqa": extras == "groups"}
     if extras == "dropout":
         options["dropout_p"] = 0.3
