@@ -226,9 +226,13 @@ class LaunchState:
         return self._workspace.base
 
     def end(self) -> None:
-        """Give back what the launch needed."""
+        """Give back what the launch needed, and store what was translated for it."""
         if self._workspace is not None:
             self.memory.remove(self._workspace)
+        translation_cache = self.plan.module.translation_cache
+        if self.plan.is_news and translation_cache is not None:
+            with collector.paused():
+                translation_cache.update(self.plan)
 
     @staticmethod
     def number(value: int) -> Array:

@@ -76,7 +76,7 @@ class Block:
     converges: bool = False
     live_in: tuple[str, ...] = ()
     live_out: tuple[str, ...] = ()
-    #: What asynchronous products may be about at the beginning, in a function that has such.
+    #: What asynchronous products may be about at the beginning, in a function that has such; see :func:`follow_products`.
     products: ProductState | None = None
     labels: list[str] = field(default_factory=list)
 
@@ -116,7 +116,6 @@ def blocks_of(function: Function) -> list[Block]:
     parameters = [*function.formals, *function.results, *function.call_parameters.values()]
     registers = [*function.register_types, CARRY, *(each.name for each in parameters)]
     _liveness(blocks, {each.name for each in function.results}, registers)
-    _products(blocks)
     return blocks
 
 
@@ -395,8 +394,8 @@ def _liveness(blocks: list[Block], results: set[str], registers: list[str]) -> N
         block.live_out = named(leaving[block.index])
 
 
-def _products(blocks: list[Block]) -> None:
-    """What asynchronous products may be about at the beginning of each block."""
+def follow_products(blocks: list[Block]) -> None:
+    """Work out what asynchronous products may be about at the beginning of each block of a function."""
     registers = ProductRegisters.of([each for block in blocks for each in block.instructions])
     if registers is None:
         return

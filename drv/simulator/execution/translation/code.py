@@ -199,10 +199,6 @@ class Translation:
         """Whether all blocks were translated."""
         return all(isinstance(code, Code) for code in self.codes)
 
-    def calls(self) -> list[Call]:
-        """Calls that the blocks make."""
-        return [code.call for code in self.codes if isinstance(code, Code) and code.call is not None]
-
     def code(self, index: int) -> Code:
         """A block, ready to run."""
         if not self._loaded:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from drv.simulator.arithmetic import UnknownInstruction
-from drv.simulator.ptx.control_flow import CARRY, End, blocks_of
+from drv.simulator.ptx.control_flow import CARRY, End, blocks_of, follow_products
 from drv.simulator.ptx.program import align_up
 from drv.simulator.ptx.shared_memory import shared_layout
 
@@ -41,7 +41,8 @@ class FunctionParts(NamedTuple):
     blocks: list[Block]
     #: NumPy types of the registers.
     dtypes: dict[str, np.dtype[Any]]
-    translation: Translation
+    #: Blocks that have been translated.
+    translations: dict[int, Translation]
     #: Of an entry function.
     invariants: Invariants | None
 
@@ -59,6 +60,8 @@ class KernelPlan:
         self.symbols = {*self.shared.offsets, *module.variables, *self.code}
         #: Those that have been asked for.
         self.functions: dict[str, FunctionPlan] = {}
+        #: Whether there is something that the cache on disk does not have.
+        self.is_news = True
         self._memory: Any = None
         #: Every translated memory instruction; each remembers the allocation that it accessed last.
         self.sites: list[Site] = []
@@ -75,22 +78,6 @@ class KernelPlan:
             self._memory = memory
             for site in self.sites:
                 site.allocation = None
-
-    def translate(self) -> bool:
-        """Translate all that the kernel may reach by its calls; whether that was possible.
-
-        Functions that are called by address are translated when they are reached.
-        """
-        pending = [self.entry.name]
-        for name in pending:
-            translation = self.function(name).translation
-            if not translation.complete:
-                return False
-            for call in translation.calls():
-                function = self.module.functions.get(call.target)
-                if call.target not in pending and function is not None and function.defined:
-                    pending.append(call.target)
-        return True
 
     def leave(self) -> None:
         """Forget what it ran on, which nobody else may need any more."""
@@ -112,16 +99,18 @@ class KernelPlan:
         return self.native
 
     def function(self, name: str) -> FunctionPlan:
-        """Translated function ``name``."""
+        """Function ``name``, whose blocks are translated when they are reached."""
         plan = self.functions.get(name)
         if plan is None:
             plan = self.functions[name] = FunctionPlan(self, self.module.functions[name])
+            self.is_news = True
         return plan
 
     def add_function(self, name: str, parts: FunctionParts) -> None:
         """Have what has been worked out of function ``name``."""
         self.functions[name] = FunctionPlan(self, self.module.functions[name], parts)
-        self.sites += parts.translation.names.sites
+        for translation in parts.translations.values():
+            self.sites += translation.names.sites
 
     def failed_instruction(self, error: Exception) -> tuple[Instruction, str] | None:
         """The instruction, and the name of its function, whose translation raised ``error``; ``None`` if none did."""
@@ -181,7 +170,9 @@ class FunctionPlan:
                 self.frame_offsets[variable.name] = end = align_up(end, max(variable.align, 1))
                 end += variable.size
         self.frame_bytes = align_up(end, 16)
-        self._translation: Translation | None = None if parts is None else parts.translation
+        self._codes: list[Code | None] = [None] * len(self.blocks)
+        self._translations: dict[int, Translation] = {} if parts is None else parts.translations
+        self._knows_products = False
         #: Where the parameters of a kernel are in the launch's.
         self.argument_offsets = (
             {each.name: each.offset for each in function.formals} if function.entry else {}
@@ -195,23 +186,32 @@ class FunctionPlan:
     @property
     def parts(self) -> FunctionParts:
         """What took long to work out."""
-        return FunctionParts(self.blocks, self.dtypes, self.translation, self.invariants)
-
-    @property
-    def translation(self) -> Translation:
-        """The blocks, translated when they are first asked for."""
-        if self._translation is None:
-            self._translation = translate(self, self.blocks)
-        return self._translation
+        return FunctionParts(self.blocks, self.dtypes, self._translations, self.invariants)
 
     def code(self, index: int) -> Code:
-        """Block ``index``, translated."""
-        return self.translation.code(index)
+        """Block ``index``, which is translated when it is first asked for."""
+        code = self._codes[index]
+        if code is None:
+            translation = self._translations.get(index)
+            if translation is None:
+                translation = self._translated(index)
+            code = self._codes[index] = translation.code(0)
+        return code
+
+    def _translated(self, index: int) -> Translation:
+        if not self._knows_products:
+            follow_products(self.blocks)
+            self._knows_products = True
+        translation = translate(self, [self.blocks[index]])
+        if translation.complete:
+            self._translations[index] = translation
+            self.kernel.is_news = True
+        return translation
 
     def instruction_at(self, python: CodeType, line: int) -> Instruction | None:
         """The instruction that line ``line`` of translated code does."""
         native = self.kernel.native
-        code_tables: list[Any] = [self._translation, self.invariants]
+        code_tables: list[Any] = [*self._translations.values(), self.invariants]
         if native is not None and self.function is self.kernel.entry:
             code_tables.append(native)
         known = (each.instruction_at(python, line) for each in code_tables if each is not None)

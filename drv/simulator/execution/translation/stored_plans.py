@@ -31,7 +31,7 @@ _code_fields = attrgetter(*_CODE)
 
 
 def packed(plan: KernelPlan) -> bytes:
-    """The bytes of a kernel that has been translated, all of it."""
+    """The bytes of a kernel, with what has been translated of it."""
     shared = plan.shared
     return marshal.dumps(
         (
@@ -79,7 +79,7 @@ def _packed_function(function: Function, parts: FunctionParts) -> tuple[Any, ...
         blocks,
         [each.str for each in parts.dtypes.values()],
         list(parts.dtypes),
-        _packed_translation(parts.translation, numbers),
+        [(index, _packed_translation(each, numbers)) for index, each in parts.translations.items()],
         invariants
         and (
             [numbers[id(each)] for each in invariants.block.instructions],
@@ -91,7 +91,7 @@ def _packed_function(function: Function, parts: FunctionParts) -> tuple[Any, ...
 
 
 def _unpacked_function(function: Function, record: Sequence[Any]) -> FunctionParts:
-    packed_blocks, types, registers, translation, packed_invariants = record
+    packed_blocks, types, registers, translations, packed_invariants = record
     instructions = function.instructions
     blocks: list[Block] = []
     at = 0
@@ -116,7 +116,7 @@ def _unpacked_function(function: Function, record: Sequence[Any]) -> FunctionPar
     return FunctionParts(
         blocks,
         {name: dtypes[each] for name, each in zip(registers, types, strict=True)},
-        _unpacked_translation(translation, function, blocks),
+        {index: _unpacked_translation(each, function, [blocks[index]]) for index, each in translations},
         invariants,
     )
 

@@ -1,7 +1,7 @@
 """Parsed PTX and translated kernels are cached on disk, so that a process that runs known kernels parses and translates nothing.
 
-There is an entry for what an image was parsed to, and one for each of its kernels that has run. Their keys say what they
-were made from: the image, the simulator's own source files, and the versions of Python and NumPy.
+There is an entry for what an image was parsed to, and one for each of its kernels that has run, with the blocks that were
+reached. Their keys say what they were made from: the image, the simulator's own source files, and the versions of Python and NumPy.
 """
 
 from __future__ import annotations
@@ -64,18 +64,21 @@ class TranslationCache:
         return module
 
     def plan(self, module: Module, entry: Function) -> KernelPlan:
-        """The plan of a kernel of the image: the cached one, or a new one, which is translated and stored."""
+        """The plan of a kernel of the image: the cached one, or a new one."""
         payload = self._payload(entry.name)
         if payload is not None:
             plan = _unless_damaged(stored_plans.unpacked, payload, module, entry)
             if plan is not None:
+                plan.is_news = False
                 return plan
-        plan = KernelPlan(module, entry)
-        if plan.translate():
-            # Operands that are nested too deeply to be written are read from the text each time.
-            with contextlib.suppress(RecursionError):
-                self._store(entry.name, stored_plans.packed(plan), module)
-        return plan
+        return KernelPlan(module, entry)
+
+    def update(self, plan: KernelPlan) -> None:
+        """Store a plan with what has been translated of it."""
+        plan.is_news = False
+        # Operands that are nested too deeply to be written are read from the text each time.
+        with contextlib.suppress(RecursionError):
+            self._store(plan.entry.name, stored_plans.packed(plan), plan.module)
 
     def load(self, name: str, module: Module) -> Any:
         """The entry of that name, which refers to objects of the module; ``None`` if there is none."""

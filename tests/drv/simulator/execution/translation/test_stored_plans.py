@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drv.simulator.execution import Launch, run
-from drv.simulator.execution.translation import stored_plans
+from drv.simulator.execution.translation import plan, stored_plans
 from drv.simulator.execution.translation.plan import KernelPlan
 from drv.simulator.faults import DeviceFault
 from drv.simulator.memory.address_space import DEVICE_BASE, AddressSpace, Allocation, MemoryKind
@@ -64,6 +64,20 @@ ret;
 }
 """
 
+PRODUCTS = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+.reg .f32 %f<4>; .reg .b64 %rd<2>;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, 1, 1, 1, 0, 0;
+bra next;
+next:
+wgmma.wait_group.sync.aligned 0;
+ret;
+}
+"""
+
 
 def _launch(module: Module, far: int) -> np.ndarray:
     data = np.zeros(WORDS * 4, np.uint8)
@@ -92,43 +106,74 @@ def _launch(module: Module, far: int) -> np.ndarray:
     return data.view(np.uint32)
 
 
-def _stored(text: str) -> Module:
-    """The module with a plan of its kernel, both of which have been written and read."""
-    module = parse(text)
-    entry = module.entries["k"]
-    plan = KernelPlan(module, entry)
-    assert plan.translate()
+def _stored(module: Module) -> Module:
+    """The module with the plan of its kernel, both of which have been written and read."""
     result = stored_modules.unpacked(stored_modules.packed(module))
     entry = result.entries["k"]
-    entry.plan = stored_plans.unpacked(stored_plans.packed(plan), result, entry)
-    # Nothing has to be translated.
-    assert entry.plan.functions.keys() == {"k", "tripled"}
+    entry.plan = stored_plans.unpacked(stored_plans.packed(module.entries["k"].plan), result, entry)
     return result
 
 
-def test_a_kernel_computes_the_same() -> None:
-    expected = np.zeros(WORDS, np.uint32)
-    thread = np.arange(THREADS)
-    expected[:THREADS] = np.where(thread % 2, 7, 9) * 3 + 40 + np.where(thread < 40, 1000, 0)
-    np.testing.assert_array_equal(_launch(parse(TEXT), 0), expected)
-    np.testing.assert_array_equal(_launch(_stored(TEXT), 0), expected)
+def _fault(module: Module, far: int) -> str:
+    with pytest.raises(DeviceFault) as fault:
+        _launch(module, far)
+    return str(fault.value)
+
+
+def _refuse(*arguments: object) -> None:
+    raise AssertionError("something is translated")
+
+
+EXPECTED = np.zeros(WORDS, np.uint32)
+EXPECTED[:THREADS] = (
+    np.where(np.arange(THREADS) % 2, 7, 9) * 3 + 40 + np.where(np.arange(THREADS) < 40, 1000, 0)
+)
+
+
+def test_a_kernel_computes_the_same_and_is_not_translated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse(TEXT)
+    np.testing.assert_array_equal(_launch(module, 0), EXPECTED)
+    module = _stored(module)
+    monkeypatch.setattr(plan, "translate", _refuse)
+    np.testing.assert_array_equal(_launch(module, 0), EXPECTED)
 
 
 @pytest.mark.parametrize("far", [2, 1 << 20])
-def test_a_bad_access_is_reported_the_same(far: int) -> None:
-    with pytest.raises(DeviceFault) as plain:
-        _launch(parse(TEXT), far)
-    with pytest.raises(DeviceFault) as stored:
-        _launch(_stored(TEXT), far)
-    assert str(stored.value) == str(plain.value)
-    assert "st.global.b32 [%rd6], %r9" in str(stored.value)
+def test_a_bad_access_is_reported_the_same(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse(TEXT)
+    report = _fault(module, far)
+    assert "st.global.b32 [%rd6], %r9" in report
+    module = _stored(module)
+    monkeypatch.setattr(plan, "translate", _refuse)
+    assert _fault(module, far) == report
+
+
+def test_blocks_that_nothing_had_reached_are_translated_when_something_does() -> None:
+    report = _fault(parse(TEXT), 2)
+    module = parse(TEXT)
+    _launch(module, 0)
+    module = _stored(module)
+    kernel = module.entries["k"].plan
+    kernel.is_news = False
+    np.testing.assert_array_equal(_launch(module, 0), EXPECTED)
+    assert not kernel.is_news
+    assert _fault(module, 2) == report
+    assert kernel.is_news
 
 
 def test_an_instruction_that_is_not_understood_is_reported_the_same() -> None:
-    text = TEXT.replace("add.u32 %r9, %r9, %r7;", "add.u32 %r9, %r9, %r7;\nfrobnicate.u32 %r9, %r7;")
-    with pytest.raises(DeviceFault) as plain:
-        _launch(parse(text), 0)
-    with pytest.raises(DeviceFault) as stored:
-        _launch(_stored(text), 0)
-    assert str(stored.value) == str(plain.value)
-    assert "frobnicate" in str(stored.value)
+    module = parse(TEXT.replace("add.u32 %r9, %r9, %r7;", "add.u32 %r9, %r9, %r7;\nfrobnicate.u32 %r9, %r7;"))
+    report = _fault(module, 0)
+    assert "frobnicate" in report
+    assert _fault(_stored(module), 0) == report
+
+
+def test_products_are_followed_in_a_function_that_was_read() -> None:
+    module = parse(PRODUCTS)
+    entry = module.entries["k"]
+    entry.plan = KernelPlan(module, entry)
+    entry.plan.function("k")
+    function = _stored(module).entries["k"].plan.function("k")
+    function.code(len(function.blocks) - 1)
+    assert all(block.products is not None for block in function.blocks)
+    assert function.blocks[-1].products.written == {"%f0", "%f1", "%f2", "%f3"}
