@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import operator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import compress
@@ -319,7 +320,10 @@ def written(instruction: Instruction) -> set[str]:
     registers: set[str] = {CARRY} if traits.carry_out else set()
     if operands:
         first = operands[0]
-        if traits.fills or _is_result(traits, first):
+        if type(first) is Register:
+            if traits.result or traits.fills:
+                registers.add(first.name)
+        elif traits.fills or _is_result(traits, first):
             registers.update(operand_registers(first))
     return registers
 
@@ -339,7 +343,7 @@ def read(instruction: Instruction) -> set[str]:
     for operand in operands[1:]:
         if type(operand) is Register:
             registers.add(operand.name)
-        else:
+        elif type(operand) is not Immediate:
             registers.update(operand_registers(operand))
     return registers
 
@@ -349,23 +353,21 @@ def _liveness(blocks: list[Block], results: set[str], registers: list[str]) -> N
     masks = {name: 1 << number for number, name in enumerate(dict.fromkeys(registers))}
 
     def bits(names: set[str]) -> int:
-        result = 0
-        for name in names:
-            # Labels and variables are names too.
-            result |= masks.get(name, 0)
-        return result
+        # Labels and variables are names too.
+        return functools.reduce(operator.or_, (masks.get(name, 0) for name in names), 0)
 
     uses, kills = [], []
     for block in blocks:
-        use = kill = 0
+        use: set[str] = set()
+        kill: set[str] = set()
         for instruction in [*block.instructions, *([block.last] if block.last else [])]:
-            use |= bits(read(instruction)) & ~kill
-            kill |= bits(written(instruction))
+            use |= read(instruction) - kill
+            kill |= written(instruction)
         if block.end is End.RETURN:
             # The caller reads them.
-            use |= bits(results) & ~kill
-        uses.append(use)
-        kills.append(kill)
+            use |= results - kill
+        uses.append(bits(use))
+        kills.append(bits(kill))
     entering = [0] * len(blocks)
     leaving = [0] * len(blocks)
     changed = True

@@ -82,6 +82,10 @@ class BlockWriter:
 
     def use(self, operand: Operand, ptx_type: str) -> str:
         """Python name of an operand as PTX type ``ptx_type``."""
+        if isinstance(operand, Register):
+            if operand.name in self.plan.numbers:
+                return self.register(operand.name, ptx_type)
+            return self.special(operand.name, ptx_type)
         if isinstance(operand, Immediate):
             return self.immediate(operand, ptx_type)
         if isinstance(operand, Negated):
@@ -91,10 +95,6 @@ class BlockWriter:
         if isinstance(operand, Address) and isinstance(operand.base, Symbol):
             whole = self.emit(f"{self.symbol(operand.base.name)} + {self.constant('u64', operand.offset)}")
             return self.as_dtype({"uint64": whole}, DTYPES[ptx_type])
-        if isinstance(operand, Register):
-            if operand.name in self.plan.numbers:
-                return self.register(operand.name, ptx_type)
-            return self.special(operand.name, ptx_type)
         if isinstance(operand, Vector):
             return self.packed(operand, ptx_type)
         raise UnknownInstruction(str(operand))

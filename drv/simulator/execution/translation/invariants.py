@@ -75,6 +75,7 @@ def invariants_of(plan: FunctionPlan) -> Invariants:
     function = plan.function
     writes = [written(each) for each in function.instructions]
     definitions = Counter(itertools.chain.from_iterable(writes))
+    varying = {name for name, count in definitions.items() if count > 1} | {CARRY}
     available = {each.name for each in function.formals} | plan.kernel.symbols | _SHAPE
     block = Block(-1, [])
     names = Names()
@@ -85,8 +86,7 @@ def invariants_of(plan: FunctionPlan) -> Invariants:
         if (
             instruction.guard is not None
             or not results
-            or CARRY in results
-            or any(definitions[name] > 1 for name in results)
+            or not results.isdisjoint(varying)
             or not is_pure(instruction)
         ):
             continue
