@@ -40,7 +40,7 @@ _CTYPES: dict[str, Any] = {
 #: What is on disk for a device function that has no loop.
 _REFUSED = b"refused"
 
-_functions: dict[tuple[str, Signature, int, tuple[str, ...]], Callable[..., None] | None] = {}
+_functions: dict[tuple[str, Signature, int, tuple[str, ...], bool], Callable[..., None] | None] = {}
 #: Held while a loop is compiled; a child after a fork has its own.
 _lock = threading.Lock()
 #: Loaded code stays as long as the process, under names of its own.
@@ -57,30 +57,30 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def function(
-    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]
+    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...], interleaved: bool = True
 ) -> Callable[..., None] | None:
     """The loop of :func:`.loop.text` over the device function ``element`` of ``program``; ``None`` if there can be none."""
-    key = program.key, signature, rank, accesses
+    key = program.key, signature, rank, accesses, interleaved
     if key not in _functions:
         with _lock:
             if key not in _functions:
-                _functions[key] = _function(program, signature, rank, accesses)
+                _functions[key] = _function(program, signature, rank, accesses, interleaved)
     return _functions[key]
 
 
 def _function(
-    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]
+    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...], interleaved: bool
 ) -> Callable[..., None] | None:
     if not machine_code.available():
         return None
     try:
-        key = _key(program, signature, rank, accesses)
+        key = _key(program, signature, rank, accesses, interleaved)
     except CudaError:
         # NVRTC is not installed.
         return None
     types = [ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * (1 + signature.operands)]
     types += [_CTYPES[code] for code in signature.scalars]
-    return _loaded_function(key, lambda: _compiled(program, signature, rank, accesses), types)
+    return _loaded_function(key, lambda: _compiled(program, signature, rank, accesses, interleaved), types)
 
 
 def assembled(
@@ -119,7 +119,9 @@ def _digest(value: object) -> str:
     return sha256(repr(value).encode()).hexdigest()
 
 
-def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str, ...]) -> str | None:
+def _key(
+    program: Program, signature: Signature, rank: int, accesses: tuple[str, ...], interleaved: bool
+) -> str | None:
     headers = program.header_digest()
     if headers is None:
         return None
@@ -138,6 +140,7 @@ def _key(program: Program, signature: Signature, rank: int, accesses: tuple[str,
         described,
         rank,
         accesses,
+        interleaved,
         machine_code.identity(),
         _version(),
     )
@@ -172,7 +175,9 @@ def _version() -> str:
     return digest.hexdigest()
 
 
-def _compiled(program: Program, signature: Signature, rank: int, accesses: Sequence[str]) -> bytes:
+def _compiled(
+    program: Program, signature: Signature, rank: int, accesses: Sequence[str], interleaved: bool
+) -> bytes:
     # The parser and the arithmetic of the simulator take as long to import as a loop to compile, and most loops are on disk.
     from .loop import text
 
@@ -183,5 +188,5 @@ def _compiled(program: Program, signature: Signature, rank: int, accesses: Seque
         options=program.options,
         include_dirs=program.include_dirs,
     )
-    assembler = text(compiled.image.decode().rstrip("\0"), ELEMENT, signature, rank, accesses)
+    assembler = text(compiled.image.decode().rstrip("\0"), ELEMENT, signature, rank, accesses, interleaved)
     return _REFUSED if assembler is None else machine_code.compiled(assembler)

@@ -6,8 +6,8 @@ thread. ``geometry`` are numbers of 64 bits: columns of a row; sizes of the oute
 these in bytes, and the one along a row. No two operands have memory in common, or they are the same element by element.
 Where elements draw random words, columns are gone over in chunks, whose words are made beforehand.
 
-Most of an element's steps wait for the one before. Without outer dimensions the instructions of four vectors alternate, which
-keeps the processor's units at work with fewer instructions that wait; the last columns, up to 63, are not worth it in short rows.
+Most of an element's steps wait for the one before. In long rows the instructions of four vectors alternate, which keeps the
+processor's units at work with fewer instructions that wait; the last columns of a row, up to 63, are done one by one or few at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _ir_type(of: dtype) -> str:
     return _INTEGERS[of.itemsize]
 
 
-def text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str]) -> str | None:
+def text(
+    ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str], interleaved: bool
+) -> str | None:
     """Text of the module with the function ``loop``; ``None`` if the device function does what has no form here.
 
     Parameters
@@ -64,14 +66,18 @@ def text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequenc
         Outer dimensions.
     accesses
         How each operand is read or written along a row, results first.
+    interleaved
+        Whether the instructions of four vectors alternate.
     """
     try:
-        return _text(ptx, name, signature, rank, accesses)
+        return _text(ptx, name, signature, rank, accesses, interleaved)
     except NotNative:
         return None
 
 
-def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str]) -> str:
+def _text(
+    ptx: str, name: str, signature: Signature, rank: int, accesses: Sequence[str], interleaved: bool
+) -> str:
     outputs = [_ir_type(each) for _, each in signature.results]
     inputs = [_ir_type(each) for each in signature.inputs]
     scalars = [SCALARS[code] for code in signature.scalars]
@@ -121,7 +127,7 @@ def _text(ptx: str, name: str, signature: Signature, rank: int, accesses: Sequen
         *_element(signature, outputs, inputs, scalars, accesses),
         "%j = add nuw nsw i64 %i, 1",
         f"%more = icmp slt i64 %j, {'%c.end' if after else '%stop'}",
-        f"br i1 %more, label %column, label %{'end.chunk' if after else 'next'}, !llvm.loop !{1 if rank else 5}",
+        f"br i1 %more, label %column, label %{'end.chunk' if after else 'next'}, !llvm.loop !{5 if interleaved else 1}",
         *after,
         "next:",
     ]

@@ -30,6 +30,8 @@ FEW, PIECE = 1 << 13, 1 << 17
 _MOST_PIECES = 64
 #: Outer dimensions at most, and columns that a row has at least if it is not the only one.
 _RANK, _COLUMNS = 4, 16
+#: Columns of rows that are worth it to let vectors alternate.
+_LONG = 512
 
 
 class _Mode:
@@ -103,7 +105,7 @@ def plan(
         or SAME in accesses[: len(signature.results)]
     ):
         return None
-    loop = function(program, signature, len(outer), accesses)
+    loop = function(program, signature, len(outer), accesses, not outer or columns >= _LONG)
     if loop is None:
         return None
     numbers = [columns, *outer]

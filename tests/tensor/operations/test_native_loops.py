@@ -289,6 +289,16 @@ def test_random_numbers_have_the_same_bits(name: str, size: int, monkeypatch: py
         np.testing.assert_array_equal(*[each.double().numpy() for each in drawn])
 
 
+@pytest.mark.parametrize("columns", [67, 512, 575])
+def test_rows_of_any_length_have_the_same_bits(columns: int, planned: list[Any]) -> None:
+    """In long rows the instructions of several vectors alternate, and at the end of each are fewer columns."""
+    x = tensor.randn(20, columns + 3)
+    for function in (functional.gelu, functional.mish, functional.softplus):
+        result = function(x[:, :columns])
+        assert planned[-1] is not None
+        np.testing.assert_array_equal(result.numpy(), function(x[:, :columns].contiguous()).numpy())
+
+
 def test_numbers_that_the_host_draws_are_the_same() -> None:
     results = []
     for mode in ("on", "off"):
