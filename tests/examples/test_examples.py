@@ -38,7 +38,7 @@ def test_two_devices(schedule: str) -> None:
     [
         (("--size", "96"), 3),
         # A few steps on a small picture take away a part of the noise.
-        (("--simulate", "--size", "40", "--steps", "12"), 0.3),
+        (("--simulate", "--size", "32", "--steps", "8"), 0.3),
         pytest.param(("--simulate", "--size", "64", "--steps", "25"), 3, marks=pytest.mark.nightly),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +14,7 @@ import tensor
 from .running import load, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.simulator_only
@@ -56,24 +57,35 @@ def test_it_learns_from_the_documents_of_this_project() -> None:
     assert int(said.split()[0]) > 100_000
 
 
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What the example says when it runs with some options in this process, on a driver of its own."""
+    example = load("train_gpt")
+
+    def run_main(*options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["train_gpt.py", *options])
+        drv.reset()
+        example.main()
+        return capsys.readouterr().out
+
+    return run_main
+
+
 @pytest.mark.parametrize(
     "options", [pytest.param((), marks=pytest.mark.nightly), ("--amp",)], ids=["plain", "amp"]
 )
-def test_graphed_steps_and_compiled_losses_learn_the_same(text: Path, options: tuple[str, ...]) -> None:
+def test_graphed_steps_and_compiled_losses_learn_the_same(
+    text: Path, options: tuple[str, ...], main: Callable[..., str]
+) -> None:
     common = ("--text", str(text), *SMALL, "--simulate", *options, "--steps", "3", "--save-every", "1")
     ways = (), ("--graph",), ("--compile", "reduce-overhead")
-    plain, graphed, compiled = (train(*common, *each) for each in ways)
+    plain, graphed, compiled = (main(*common, *each) for each in ways)
     losses, *others = (
         re.findall(r"loss ([\d.]+), on other text ([\d.]+)", said) for said in (plain, graphed, compiled)
     )
     assert len(losses) == 3
     assert [losses, losses] == others
     assert plain.splitlines()[-1] == graphed.splitlines()[-1]
-
-
-@pytest.fixture
-def example() -> Any:
-    return load("train_gpt")
 
 
 @pytest.mark.parametrize(
@@ -86,26 +98,17 @@ def example() -> Any:
     ids=["cpu", "simulated", "graph"],
 )
 def test_going_on_from_a_checkpoint_changes_nothing(
-    where: tuple[str, ...],
-    text: Path,
-    example: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    where: tuple[str, ...], text: Path, main: Callable[..., str]
 ) -> None:
-    def main(checkpoint: Path, *options: str) -> str:
+    def train_to(checkpoint: Path, *options: str) -> str:
         steps = ("--steps", "4", "--save-every", "2", "--length", "3", "--checkpoint", str(checkpoint))
-        monkeypatch.setattr(
-            sys, "argv", ["train_gpt.py", "--text", str(text), *SMALL, *where, *steps, *options]
-        )
-        drv.reset()
-        example.main()
-        return capsys.readouterr().out
+        return main("--text", str(text), *SMALL, *where, *steps, *options)
 
     once, twice = text.with_name("once"), text.with_name("twice")
-    written = main(once)
-    main(twice, "--stop-after", "2")
+    written = train_to(once)
+    train_to(twice, "--stop-after", "2")
     assert len(tensor.load(twice, map_location="cpu")["losses"]) == 2
-    assert main(twice, "--resume").splitlines()[-1] == written.splitlines()[-1]
+    assert train_to(twice, "--resume").splitlines()[-1] == written.splitlines()[-1]
     expected, result = (tensor.load(path, map_location="cpu") for path in (once, twice))
     assert result["losses"] == expected["losses"]
     assert len(set(result["losses"])) == 4
@@ -116,11 +119,10 @@ def test_going_on_from_a_checkpoint_changes_nothing(
     assert shared[0] == shared[1]
 
 
-def test_what_cannot_be_done_is_said(text: Path, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_done_is_said(text: Path, main: Callable[..., str]) -> None:
     for options, message in (
         (("--prompt", "Qx"), "needs characters of the text, which has no 'Qx'"),
         (("--context", "1000"), "the text is too short: 4800 characters, for a context of 1000"),
     ):
-        monkeypatch.setattr(sys, "argv", ["train_gpt.py", "--text", str(text), "--device", "cpu", *options])
         with pytest.raises(SystemExit, match=message):
-            example.main()
+            main("--text", str(text), "--device", "cpu", *options)

@@ -40,7 +40,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installe
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     environment = Installed(folder)
-    _pip("--python", str(environment.python), "install", "--no-deps", "--no-index", str(wheel))
+    _pip(
+        "--python", str(environment.python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)
+    )
     # As if they were installed there, since NVIDIA's libraries are looked for in site-packages itself.
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         target = environment.packages / path.name
