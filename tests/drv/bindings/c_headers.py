@@ -1,13 +1,19 @@
-"""Reads function prototypes, enums and structs from C headers, as far as NVIDIA's libraries need it."""
+"""Reads function prototypes, enums and structs from C headers, as far as NVIDIA's libraries need it.
+
+Headers are read once in a process: there is a test for each function.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 
+@functools.cache
 def header(library: str, *names: str) -> str:
     """Text of headers of ``library`` without comments and what marks the deprecated; skips where they are not installed."""
     from cuda import pathfinder
@@ -19,7 +25,8 @@ def header(library: str, *names: str) -> str:
     return re.sub(r"/\*.*?\*/|//[^\n]*|\bCUDNN_DEPRECATED(_ENUM)?\b", " ", text, flags=re.DOTALL)
 
 
-def functions(text: str) -> dict[str, tuple[str, list[str]]]:
+@functools.cache
+def functions(text: str) -> Mapping[str, tuple[str, list[str]]]:
     """For each function its return type and its parameters' types, spelled with single spaces."""
     result = {}
     pattern = (
@@ -40,7 +47,8 @@ def _type(parameter: str) -> str:
     return " ".join(names[:-1]) + "*" * pointers
 
 
-def enums(text: str) -> dict[str, int]:
+@functools.cache
+def enums(text: str) -> Mapping[str, int]:
     """Values of all enumerators, but for what follows a value that is an expression in its enum."""
     values: dict[str, int] = {}
     for body in re.findall(r"enum\s*\w*\s*\{([^}]*)\}", text):
