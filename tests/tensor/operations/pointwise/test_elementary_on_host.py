@@ -107,3 +107,24 @@ def test_other_dtypes_are_the_ufuncs() -> None:
         x = np.random.default_rng(0).standard_normal(3000).astype(dtype)
         np.testing.assert_array_equal(atan(x), np.arctan(x))
         np.testing.assert_array_equal(atan(x, out=np.empty_like(x)), np.arctan(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_neighbours(dtype: type[np.floating[Any]]) -> None:
+    """Of every pair of special numbers, zeros of both signs among them, and of others."""
+    limits = np.finfo(dtype)
+    sizes = [0.0, limits.smallest_subnormal, limits.tiny, 0.5, 1.0, limits.max, np.inf]
+    special = np.array([*sizes, *np.negative(sizes), np.nan], dtype)
+    rng = np.random.default_rng(0)
+    for operands in (
+        np.meshgrid(special, special),
+        rng.standard_normal((2, 3001)).astype(dtype),
+        np.meshgrid(special[:0], special),
+    ):
+        a, b = (np.ascontiguousarray(each) for each in operands)
+        result = tensor.nextafter(tensor.tensor(a), tensor.tensor(b)).numpy()
+        with np.errstate(all="ignore"):
+            expected = np.nextafter(a, b)
+        np.testing.assert_array_equal(result, expected)
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(result[numbers]), np.signbit(expected[numbers]))
