@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ _FILLS = {"zero": "NONE", "nan": "NAN_REQUEST_ZERO_FMA"}
 _CAPABILITY = (9, 0)
 _BYTES, _ALIGNMENT = 128, 16
 _MOST_DIMENSIONS, _MOST_SIZE, _MOST_STRIDE, _MOST_BOX, _MOST_STEP = 5, 1 << 32, 1 << 40, 256, 8
+_MOST_ADDRESS = 1 << 64
 #: Addresses whose maps are remembered.
 _MOST_ENCODED = 1024
 
@@ -111,8 +113,9 @@ class TensorMap:
             raise NotSupportedError(
                 f"tensor maps are for devices of compute capability 9.0 and later; device {device.ordinal} has {major}.{minor}"
             )
+        shape, strides, box = _integers("shape", shape), _integers("strides", strides), _integers("box", box)
         rank = len(shape)
-        steps = (1,) * rank if steps is None else steps
+        steps = (1,) * rank if steps is None else _integers("steps", steps)
         size = _ELEMENT_BYTES.get(dtype)
         _require(size is not None, f"dtype {dtype!r}: expected one of {', '.join(_ELEMENT_BYTES)}")
         assert size is not None
@@ -123,19 +126,15 @@ class TensorMap:
             ("steps", steps, rank),
         ):
             _require(len(values) == count, f"{len(values)} {name} of {rank} dimensions: expected {count}")
-        _require(
-            all(0 < each <= _MOST_SIZE for each in shape), f"shape {tuple(shape)}: sizes are from 1 to 2^32"
-        )
+        _require(all(0 < each <= _MOST_SIZE for each in shape), f"shape {shape}: sizes are from 1 to 2^32")
         _require(
             all(each % _ALIGNMENT == 0 and 0 < each < _MOST_STRIDE for each in strides),
-            f"strides {tuple(strides)}: they are multiples of {_ALIGNMENT} bytes, above 0 and below 2^40",
+            f"strides {strides}: they are multiples of {_ALIGNMENT} bytes, above 0 and below 2^40",
         )
-        _require(
-            all(0 < each <= _MOST_BOX for each in box), f"box {tuple(box)}: sizes are from 1 to {_MOST_BOX}"
-        )
+        _require(all(0 < each <= _MOST_BOX for each in box), f"box {box}: sizes are from 1 to {_MOST_BOX}")
         _require(
             all(0 < each <= _MOST_STEP for each in steps) and steps[-1] == 1,
-            f"steps {tuple(steps)}: they are from 1 to {_MOST_STEP}, and the last one is 1",
+            f"steps {steps}: they are from 1 to {_MOST_STEP}, and the last one is 1",
         )
         for name, value, options in (
             ("swizzle", swizzle, _SWIZZLES),
@@ -147,11 +146,11 @@ class TensorMap:
         row = box[-1] * size
         _require(
             row % _ALIGNMENT == 0,
-            f"box {tuple(box)} of {dtype}: {row} bytes a row, which is no multiple of {_ALIGNMENT}",
+            f"box {box} of {dtype}: {row} bytes a row, which is no multiple of {_ALIGNMENT}",
         )
         _require(
             not swizzle or row <= swizzle,
-            f"box {tuple(box)} of {dtype}: {row} bytes a row, of which a swizzle permutes {swizzle}",
+            f"box {box} of {dtype}: {row} bytes a row, of which a swizzle permutes {swizzle}",
         )
         self.device = device
         self.box_bytes: int = prod(-(-each // step) for each, step in zip(box, steps, strict=True)) * size
@@ -189,11 +188,16 @@ class TensorMap:
         Raises
         ------
         InvalidValueError
-            If the address is 0 or no multiple of 16.
+            If the address is none, 0 or no multiple of 16.
         CudaError
             If the driver refuses it.
         """
-        number = address if isinstance(address, int) else address.address
+        try:
+            number = address if isinstance(address, int) else address.address
+        except AttributeError:
+            raise InvalidValueError(
+                f"tensor map at {address!r}: expected an address, or DeviceMemory, not {type(address).__name__}"
+            ) from None
         try:
             return self._encoded[number]
         except KeyError:
@@ -201,8 +205,8 @@ class TensorMap:
 
     def _encode(self, address: int) -> bytes:
         _require(
-            address > 0 and address % _ALIGNMENT == 0,
-            f"address {address:#x}: it is no multiple of {_ALIGNMENT} above 0",
+            0 < address < _MOST_ADDRESS and address % _ALIGNMENT == 0,
+            f"address {address:#x}: it is no multiple of {_ALIGNMENT} above 0 and below 2^64",
         )
         runtime = self.device.runtime
         self.device.use()
@@ -217,6 +221,15 @@ class TensorMap:
             self._encoded.clear()
         self._encoded[address] = data
         return data
+
+
+def _integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, values))
+    except TypeError:
+        raise InvalidValueError(
+            f"tensor map with {name} {values!r}: expected a sequence of integers"
+        ) from None
 
 
 def _require(holds: bool, what: str) -> None:

@@ -158,6 +158,8 @@ def test_maps_of_many_addresses_by_many_threads(device: drv.Device) -> None:
         (("uint8", (4, 16), (16,), (16,)), {}, "1 box of 2 dimensions: expected 2"),
         (("uint8", (4, 16), (16,), (4, 16)), {"steps": (1,)}, "1 steps of 2 dimensions"),
         (("uint8", (0, 16), (16,), (4, 16)), {}, r"shape \(0, 16\)"),
+        (("uint8", (4.5, 16), (16,), (4, 16)), {}, r"shape \(4.5, 16\): expected a sequence of integers"),
+        (("uint8", (4, 16), 16, (4, 16)), {}, "strides 16: expected a sequence of integers"),
         (("uint8", (4, 16), (24,), (4, 16)), {}, r"strides \(24,\): they are multiples of 16"),
         (("uint8", (4, 16), (0,), (4, 16)), {}, r"strides \(0,\)"),
         (("uint8", (4, 16), (1 << 40,), (4, 16)), {}, "below 2\\^40"),
@@ -183,9 +185,12 @@ def test_what_is_no_tensor_map(
 @pytest.mark.simulator_only
 def test_addresses_that_cannot_be(device: drv.Device) -> None:
     tensor_map = drv.TensorMap("uint8", (4, 16), (16,), (4, 16))
-    for address in (0, 8, 264):
+    for address in (0, 8, 264, -16, 1 << 64):
         with pytest.raises(drv.InvalidValueError, match="no multiple of 16 above 0"):
             tensor_map.at(address)
+    for wrong in (None, "memory", 256.0):
+        with pytest.raises(drv.InvalidValueError, match="expected an address, or DeviceMemory"):
+            tensor_map.at(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.simulator_only

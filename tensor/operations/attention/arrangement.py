@@ -122,7 +122,7 @@ class Arrangement:
         whole = (*batch, one[-2], other[-2])
         if mask is not None:
             shape, strides = views[3]
-            if len(shape) > len(whole) or broadcast_shapes(shape, whole) != whole:
+            if not _is_broadcast(shape, whole):
                 raise RuntimeError(
                     f"attn_mask of shape {list(mask.shape)} cannot be broadcast to the scores' shape {list(whole)}"
                 )
@@ -216,6 +216,13 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
         raise RuntimeError(
             f"Expected attn_mask and query to be on the same device, but got {mask.device} and {q.device}"
         )
+
+
+def _is_broadcast(shape: Ints, to: Ints) -> bool:
+    """Whether a tensor of a shape can be stretched to another one."""
+    return len(shape) <= len(to) and all(
+        size in (1, target) for size, target in zip(reversed(shape), reversed(to), strict=False)
+    )
 
 
 def _heads(q: Layout, k: Layout, v: Layout, mask: Layout | None) -> tuple[int, int, int] | None:

@@ -427,7 +427,7 @@ _ERRORS: dict[str, tuple[str, Any]] = {
         lambda q, k, v: scaled_dot_product_attention(q, k, v, tensor.zeros(4, 5).half()),
     ),
     "mask's shape": (
-        "must match|cannot be broadcast",
+        r"attn_mask of shape \[4, 4\] cannot be broadcast to the scores' shape \[3, 4, 5\]",
         lambda q, k, v: scaled_dot_product_attention(q, k, v, tensor.zeros(4, 4)),
     ),
     "mask of more": (
