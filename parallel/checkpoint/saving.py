@@ -122,7 +122,8 @@ def async_save(
     """As :func:`save`, but written while the program goes on.
 
     When this returns, the state is copied: tensors of GPUs to pinned memory, behind what the current streams hold, for which the
-    program does not wait. It may change them at once. One state is saved at a time: a further call waits for the last one.
+    program does not wait. It may change them at once. One state is saved at a time: a further call waits for the last one. So does
+    :func:`parallel.destroy_process_group`.
 
     >>> import tempfile
     >>> future = parallel.checkpoint.async_save({"x": tensor.ones(2)}, checkpoint_id=tempfile.mkdtemp())
@@ -168,6 +169,8 @@ def async_save(
             future.set_result(metadata)
 
     _under_way[ranks.group or job] = future
+    if ranks.group is not None:
+        job.require().add_under_way(future)
     threading.Thread(target=finish, name="checkpoint").start()
     return future
 

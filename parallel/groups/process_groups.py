@@ -13,6 +13,7 @@ from .process_managers import started
 from .rendezvous import leave
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from datetime import timedelta
 
     import tensor
@@ -187,6 +188,8 @@ class World:
         The group of all ranks.
     groups : list of ProcessGroup
         All that exist and have this rank, in the order in which they were made.
+    under_way : set of concurrent.futures.Future
+        What threads of this process do with groups in the background.
     """
 
     def __init__(
@@ -202,9 +205,20 @@ class World:
         self._owned_store = owned_store
         self.default = default
         self.groups = [default]
+        self.under_way: set[Future[Any]] = set()
         #: Calls of new_group() so far, and how often with each set of ranks.
         self.calls = 0
         self.calls_of: dict[tuple[int, ...], int] = {}
+
+    def add_under_way(self, future: Future[Any]) -> None:
+        """Have what ends with ``future`` be waited for before groups are destroyed."""
+        self.under_way.add(future)
+        future.add_done_callback(self.under_way.discard)
+
+    def await_under_way(self) -> None:
+        """Wait for all that was added, whether or not it fails."""
+        for each in tuple(self.under_way):
+            each.exception()
 
     def end(self) -> None:
         """Destroy all groups, the default one last."""

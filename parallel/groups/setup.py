@@ -232,7 +232,7 @@ def new_group(
 def destroy_process_group(group: Group = None) -> None:
     """Finish the group's operations and release its threads and connections; by default those of all groups.
 
-    All members call this once they have no operation left that others wait for. After the default group,
+    Of the default group this waits for what is saved by :func:`parallel.checkpoint.async_save`, too. All members call this once they have no operation left that others wait for. After the default group,
     :func:`parallel.init_process_group` may be called again.
 
     Parameters
@@ -247,6 +247,9 @@ def destroy_process_group(group: Group = None) -> None:
     """
     if not is_member(group):
         return
+    world = job.require()
+    if checked_group(group) is world.default:
+        world.await_under_way()
     with job.lock:
         world = job.require()
         process_group = checked_group(group)

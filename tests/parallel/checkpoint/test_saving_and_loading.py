@@ -538,6 +538,23 @@ def test_state_may_change_while_it_is_written(device: str, options: dict[str, An
     run_threads(_meanwhile, 2, device, tmp_path, event, **({"device": device, **options}))
 
 
+def _saves_last(rank: int, size: int, folder: Path, event: threading.Event) -> None:
+    mesh = parallel.init_device_mesh("cpu", (size,))
+    x = distribute_tensor(tensor.arange(6.0), mesh, [Shard(0)])
+    future = checkpoint.async_save({"x": x}, storage_writer=_Slow(folder, event))
+    parallel.barrier()
+    assert not future.done()
+    threading.Timer(0.1, event.set).start()
+
+
+def test_groups_are_destroyed_when_a_checkpoint_is_saved(tmp_path: Path) -> None:
+    """Jobs end with that."""
+    run_threads(_saves_last, 2, tmp_path, threading.Event())
+    loaded = {"x": tensor.zeros(6)}
+    checkpoint.load(loaded, checkpoint_id=tmp_path)
+    assert loaded["x"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_ranks_that_do_not_hear_of_the_end_leave_the_checkpoint_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
