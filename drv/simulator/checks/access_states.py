@@ -153,6 +153,15 @@ class AccessStates:
             raced[value] = [shadow.bytes_of(base + run, base + end) for run, end in runs]
         return raced
 
+    def races_with_last(self, running: Running, touch: Touch, shadow: Shadow) -> bool:
+        """Whether any byte is raced for by ``touch``, after which nobody looks at ``shadow`` again.
+
+        Their states stay as they are: most of the memory that is freed was never touched, nor were the pages of its shadow.
+        """
+        for number in shadow.distinct_states():
+            self._next(running, touch, shadow, number)
+        return bool(touch.conflicts)
+
     def touch_granules(
         self, running: Running, touch: Touch, shadow: Shadow, index: NDArray[np.int64]
     ) -> dict[int, NDArray[np.bool_]] | None:

@@ -250,7 +250,8 @@ class RaceChecker:
         if allocation.shadow is not None and allocation.size:
             running = self._now(stack)
             touch = Touch(running.moment, Access.WRITE, action="frees")
-            self._touch(running, allocation, 0, allocation.size, touch, Kind.FREED_IN_USE)
+            if self._states.races_with_last(running, touch, allocation.shadow):
+                self._touch(running, allocation, 0, allocation.size, touch, Kind.FREED_IN_USE)
         allocation.shadow = None
 
     def written(self, allocation: Allocation, start: int, stop: int) -> None:

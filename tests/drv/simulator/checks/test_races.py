@@ -259,6 +259,18 @@ def test_freeing_while_work_may_be_pending():
     assert not program.findings
 
 
+def test_freeing_looks_at_the_past_alone():
+    """What was never touched, most of a large buffer, is not written for memory that is gone."""
+    program = Program()
+    program.checker.host_waits(program.do("a", (0, 40, WRITE)))
+    shadow = program.memory.shadow
+    before = shadow.states.copy()
+    program.checker.freed(program.memory)
+    assert not program.findings
+    assert program.memory.shadow is None
+    np.testing.assert_array_equal(shadow.states, before)
+
+
 def test_stream_ordered_memory_is_used_after_its_allocation_and_before_its_free():
     program = Program()
     program.memory = memory = allocation(1 << 20)
