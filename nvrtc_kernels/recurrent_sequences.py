@@ -110,7 +110,7 @@ def _shape(device: Device, dtype: dtype, hidden: int, batch: int, *, row: int, c
 
     ``row`` are the elements of a row that is multiplied, ``columns`` those of the product for a unit.
     """
-    if row * dtype.itemsize % _PACK_BYTES or not device.attribute("COOPERATIVE_LAUNCH"):
+    if not batch or row * dtype.itemsize % _PACK_BYTES or not device.attribute("COOPERATIVE_LAUNCH"):
         return None
     properties = device.properties
     # As each block fits on a multiprocessor, so many run at the same time.

@@ -16,7 +16,7 @@ from nvrtc_kernels import selection as selection_kernels
 from nvrtc_kernels import sort as sort_kernels
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
-from tensor.core.arguments import dimension
+from tensor.core.arguments import as_int64, dimension
 from tensor.core.base import empty, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.host.ordering import stable_order
@@ -377,6 +377,8 @@ def topk(
         If ``k`` is negative or larger than the dimension, or ``input`` is complex.
     IndexError
         If ``dim`` is out of range.
+    TypeError
+        If ``k`` is no integer.
 
     Examples
     --------
@@ -389,11 +391,12 @@ def topk(
     shape = input._layout.shape
     at = dimension(dim, len(shape))
     length = shape[at] if shape else 1
+    k = k if type(k) is int else as_int64(k, "topk", "k")
     if not 0 <= k <= length:
         raise RuntimeError(f"selected index k out of range: {k} of {length} elements along dimension {at}")
     if not shape:
         return _TOPK(input.clone(), input.new_zeros((), dtype=dtypes.int64))
-    values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
+    values, indices = _arranged(_in_rows(TOPK, input, at, k, bool(largest)))
     _TOPK_BACKWARD.record((values, indices), (input,), context=(shape, at))
     return all_into_out(_TOPK(values, indices), out, "topk")
 
@@ -460,6 +463,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
         If ``k`` is below 1 or larger than the dimension, or ``input`` is complex.
     IndexError
         If ``dim`` is out of range.
+    TypeError
+        If ``k`` is no integer.
 
     Examples
     --------
@@ -468,11 +473,10 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     """
     shape = input._layout.shape
     length = shape[dimension(dim, len(shape))] if shape else 1
+    k = k if type(k) is int else as_int64(k, "kthvalue", "k")
     if not 1 <= k <= length:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
-    return all_into_out(
-        _picked(KTH, _KTHVALUE, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue"
-    )
+    return all_into_out(_picked(KTH, _KTHVALUE, _KTHVALUE_BACKWARD, input, dim, keepdim, k), out, "kthvalue")
 
 
 @overload

@@ -179,7 +179,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         assert weight is not None
         result = empty_array(gates.shape, gates.dtype)
         recurrent = result
-        parts = result.reshape(len(result), -1, hidden)
+        parts = result.reshape(len(result), result.shape[1] // hidden, hidden)
         projected = None if projection is None else np.empty((len(gates), size), gates.dtype)
         with np.errstate(all="ignore"):
             into_cell: Array | None = None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import drv
+import nn
 import tensor
 from drv.host import machine_code
 from nvrtc_kernels import host_loops
@@ -288,6 +289,23 @@ def test_a_step_is_one_kernel_beside_products(which: str) -> None:
         # Forward and back; projected states take a kernel more.
         kernels = 2 if which == "lstm projected" else 1
         assert launches(8, calls) - launches(4, calls) == 4 * 2 * kernels
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("which", ["RNN", "LSTM", "GRU"])
+def test_no_sequences(which: str, bidirectional: bool, device_name: str) -> None:
+    """A batch of none gives results of none, and gradients that are 0. Rows have as many bytes as sequences of steps take."""
+    layer = getattr(nn, which)(8, 16, num_layers=2, bidirectional=bidirectional).to(device_name)
+    data = tensor.ones(3, 0, 8, device=device_name, requires_grad=True)
+    directions = 1 + bidirectional
+    output, state = layer(data)
+    assert output.shape == (3, 0, 16 * directions)
+    for each in state if which == "LSTM" else (state,):
+        assert each.shape == (2 * directions, 0, 16)
+    output.sum().backward()
+    assert data.grad is not None and data.grad.shape == data.shape
+    for parameter in layer.parameters():
+        assert not parameter.grad.any()
 
 
 def test_errors(device_name: str) -> None:
