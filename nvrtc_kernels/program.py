@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drv.disk_cache import sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 #: Directory of this package's headers.
 INCLUDE = str(Path(__file__).parent / "cuda")
+_OURS = (INCLUDE,)
 
 # Compiled, as any pattern of ``re``, at the first use.
 _INCLUDE = r"^[ \t]*#[ \t]*include\b[ \t]*(.*)$"
@@ -82,32 +84,50 @@ class Program:
         ``None`` when that cannot be known without the preprocessor (``#include MACRO``). CUDA's own
         headers go with the compiler's version and are left out.
         """
-        texts = dict(self.headers)
-        option_dirs = (option for option in self.options if option.startswith(("-I", "--include-path=")))
+        option_dirs = [option for option in self.options if option.startswith(("-I", "--include-path="))]
         directories = [Path(directory) for directory in self.include_dirs]
         directories += [Path(re.sub("^(-I|--include-path=)", "", option)) for option in option_dirs]
         unknown = ("-include", "--pre-include")
         if any(o in ("-I", "--include-path") or o.startswith(unknown) for o in self.options):
             return None
-        digest = sha256()
-        seen: set[str] = set()
-        queue: list[tuple[str, Path | None]] = [(text, None) for text in (self.source, *texts.values())]
-        while queue:
-            text, origin = queue.pop()
-            for name in _included(text):
-                if name is None:
-                    return None
-                if name in texts:
-                    continue
-                here = [origin] if origin is not None else []
-                path = next((d / name for d in (*here, *directories) if (d / name).is_file()), None)
-                if path is None or str(path) in seen:
-                    continue
-                seen.add(str(path))
-                content = path.read_bytes()
-                digest.update(f"{path}\0{len(content)}\0".encode() + content)
-                queue.append((content.decode(errors="replace"), path.parent))
-        return digest.hexdigest()
+        if self.include_dirs == _OURS and not option_dirs and not self.headers:
+            return _digest_of_ours(tuple(_included(self.source)))
+        texts = dict(self.headers)
+        return _digest([_included(text) for text in (self.source, *texts.values())], texts, directories)
+
+
+def _digest(
+    included: Iterable[Iterable[str | None]], texts: Mapping[str, str], directories: Sequence[Path]
+) -> str | None:
+    """Digest of the files that names in ``included`` stand for in ``directories``, and of what these include.
+
+    Names that ``texts`` has are no files. ``None`` where a name is.
+    """
+    queue: list[tuple[Iterable[str | None], Path | None]] = [(names, None) for names in included]
+    digest = sha256()
+    seen: set[str] = set()
+    while queue:
+        names, origin = queue.pop()
+        for name in names:
+            if name is None:
+                return None
+            if name in texts:
+                continue
+            here = [origin] if origin is not None else []
+            path = next((d / name for d in (*here, *directories) if (d / name).is_file()), None)
+            if path is None or str(path) in seen:
+                continue
+            seen.add(str(path))
+            content = path.read_bytes()
+            digest.update(f"{path}\0{len(content)}\0".encode() + content)
+            queue.append((_included(content.decode(errors="replace")), path.parent))
+    return digest.hexdigest()
+
+
+@cache
+def _digest_of_ours(names: tuple[str | None, ...]) -> str | None:
+    """The same of this package's headers ``names``, which are read once in a process, as its modules are."""
+    return _digest([names], {}, [Path(each) for each in _OURS])
 
 
 def library_program(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvrtc_kernels import Program
+from nvrtc_kernels.program import INCLUDE, library_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,3 +54,12 @@ def test_what_only_the_preprocessor_knows_has_no_digest() -> None:
     assert Program("#include WHAT\n").header_digest() is None
     assert Program("", options=("-include", "a.h")).header_digest() is None
     assert Program("#include <cuda_fp16.h>\n").header_digest() is not None
+
+
+def test_headers_of_the_package_have_the_digest_that_other_files_have() -> None:
+    source = '#include "elements.cuh"\n#include <softmax.cuh>\n'
+    # One with a header of its own is looked through as any program is.
+    other = Program(source, include_dirs=(INCLUDE,), headers=(("unused.h", ""),))
+    assert library_program(source, "rows.cu", "-DX").header_digest() == other.header_digest()
+    assert library_program('#include "rows.cuh"\n', "rows.cu").header_digest() != other.header_digest()
+    assert library_program("#include WHAT\n", "rows.cu").header_digest() is None
