@@ -209,8 +209,14 @@ class _Direct:
 _NUMBERS = (int, float)
 
 
+#: What numbers have, and tensors of one element.
+_CONVERSIONS = ("__float__", "__index__", "__complex__")
+
+
 def _factor(form: str, number: Any, dtype: dtype) -> Any:
     """A factor as a number of the type that is computed in: an integer's fraction goes, as in PyTorch."""
+    if not any(hasattr(number, each) for each in _CONVERSIONS):
+        raise TypeError(f"{form}(): beta and alpha must be numbers, not {type(number).__name__}")
     if isinstance(number, complex) and not dtype.is_complex:
         raise RuntimeError(f"{form}(): value {number} cannot be converted to type {dtype!r} without overflow")
     return int(number) if dtype.category < Category.FLOATING else number
@@ -237,6 +243,8 @@ def addmm(
     RuntimeError
         If the factors are not matrices with the same inner size, ``input`` cannot be broadcast to the product's
         shape, or dtypes or devices differ.
+    TypeError
+        If ``beta`` or ``alpha`` is no number.
 
     Examples
     --------
@@ -272,6 +280,8 @@ def baddbmm(
     RuntimeError
         If the factors are not batches of matrices with the same number of matrices and inner size, ``input`` cannot
         be broadcast to the product's shape, or dtypes or devices differ.
+    TypeError
+        If ``beta`` or ``alpha`` is no number.
 
     Examples
     --------
@@ -311,6 +321,8 @@ def addbmm(
     RuntimeError
         If the factors are not batches of matrices with the same number of matrices and inner size, ``input`` cannot
         be broadcast to the product's shape, or dtypes or devices differ.
+    TypeError
+        If ``beta`` or ``alpha`` is no number.
 
     Examples
     --------
@@ -334,6 +346,8 @@ def addmv(
     RuntimeError
         If ``mat`` is not a matrix and ``vec`` a vector with as many elements as it has columns, ``input`` cannot be
         broadcast to the product's shape, or dtypes or devices differ.
+    TypeError
+        If ``beta`` or ``alpha`` is no number.
 
     Examples
     --------
@@ -358,6 +372,8 @@ def addr(
     RuntimeError
         If ``vec1`` and ``vec2`` are not vectors, ``input`` cannot be broadcast to the product's shape, dtypes or
         devices differ, or a factor is no integer where the tensors are integers.
+    TypeError
+        If ``beta`` or ``alpha`` is no number.
 
     Examples
     --------

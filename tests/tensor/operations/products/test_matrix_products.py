@@ -218,6 +218,21 @@ def test_numbers_for_added_products(name: str) -> None:
     check(name, *(small(shape, "float64") for shape in shapes), alpha=1j)
 
 
+@pytest.mark.parametrize("number", ["2", None, [2.0]])
+@pytest.mark.parametrize("factor", ["beta", "alpha"])
+def test_factors_are_numbers(factor: str, number: Any, checked_device: str) -> None:
+    x = tensor.ones(2, 2, device=checked_device)
+    message = f"beta and alpha must be numbers, not {type(number).__name__}"
+    vector, batch = x[0], x[None]
+    for name, operands in {
+        "addmm": (x, x, x), "addmv": (vector, x, vector), "addr": (x, vector, vector), "baddbmm": (batch, batch, batch),
+        "addbmm": (x, batch, batch), "addmm_": (x, x, x),
+    }.items():  # fmt: skip
+        with pytest.raises(TypeError, match=message):
+            getattr(operands[0], name)(*operands[1:], **{factor: number})
+    assert (x == 1).all()
+
+
 def test_nothing_is_read_where_beta_is_zero(checked_device: str) -> None:
     nothing = tensor.full((2, 2), float("nan"), device=checked_device)
     ones = tensor.ones(2, 2, device=checked_device)
