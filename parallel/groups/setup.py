@@ -232,8 +232,8 @@ def new_group(
 def destroy_process_group(group: Group = None) -> None:
     """Finish the group's operations and release its threads and connections; by default those of all groups.
 
-    Of the default group this waits for what is saved by :func:`parallel.checkpoint.async_save`, too. All members call this once they have no operation left that others wait for. After the default group,
-    :func:`parallel.init_process_group` may be called again.
+    All members call this once they have no operation left that others wait for. Of the default group this waits for what
+    :func:`parallel.checkpoint.async_save` still writes, and :func:`parallel.init_process_group` may be called again after it.
 
     Parameters
     ----------

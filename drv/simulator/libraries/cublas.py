@@ -44,7 +44,7 @@ class SimulatedCublas(ProductCalls, MatrixCalls, VectorCalls):
             if state is None:
                 checked(handle, *arguments)
                 return
-            key = state.device, state.stream, state.math_mode, state.pointer_mode, *arguments
+            key = state.device, state.stream, state.math_mode, state.pointer_mode, arguments
             context = accepted.get(key)
             if context is None or not thread.contexts or thread.contexts[-1] is not context or faults:
                 checked(handle, *arguments)

@@ -209,8 +209,9 @@ class GraphTask:
             if results and results[position] is not None:
                 self.deliver(target, number, results, position, stream, maker)
             left = dependencies[target] - 1
-            dependencies[target] = left
-            if not left:
+            if left:
+                dependencies[target] = left
+            else:
                 self.push(target)
 
     def deliver(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category, float32, float64
-from tensor.core.base import check_tensor
+from tensor.core.base import TensorBase, check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import ones_like, zeros_like
@@ -34,11 +34,9 @@ COPY = Pointwise("conj_physical", "a", lambda a: a, derivatives=(lambda grad: gr
 
 def conjugate(value: Any) -> Any:
     """Conjugate of a tensor or a number; what is real stays as it is."""
-    if type(value) in (int, float, bool):
-        return value
-    if type(value) is complex:
-        return value.conjugate()
-    return CONJ.unary(value) if value._layout.dtype.is_complex else value
+    if isinstance(value, TensorBase):
+        return CONJ.unary(value) if value._layout.dtype.is_complex else value
+    return value.conjugate() if type(value) is complex else value
 
 
 @operation()

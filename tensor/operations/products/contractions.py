@@ -18,7 +18,7 @@ from tensor.operations.shapes import slices, views
 from tensor.operations.shapes.diagonals import diagonal_scatter
 from tensor.operations.shapes.joining import stack
 
-from .matrix_products import _delivered, bmm, check_layouts, dot, layouts_of, mm, mv
+from .matrix_products import _delivered, bmm, check_layouts, check_tensors, dot, mm, mv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,11 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     >>> tensor.matmul(tensor.ones(5, 2, 3), tensor.ones(3, 4)).shape
     tensor.Size([5, 2, 4])
     """
-    left, right = layouts_of("matmul", input, other)
+    try:
+        left, right = input._layout, other._layout
+    except AttributeError:
+        check_tensors("matmul", input, other)
+        raise
     if len(left.shape) == 2 == len(right.shape):
         return _MM(input, other, out=out)
     check_layouts("matmul", left, right)
