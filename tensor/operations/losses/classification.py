@@ -53,7 +53,14 @@ def _vector(sizes: Classes, like: Layout, count: int = 1) -> Layout:
 
 
 class _Targets:
-    """Targets on the host: which are not ignored, their classes, and the weights of these.
+    """Targets on the host: which are not ignored, and the weights of their classes.
+
+    Attributes
+    ----------
+    valid : array or None
+        Which are not ignored; ``None`` where all count, and by 1.
+    weights : array
+        Weights of the targets, 0 of what is ignored; one element where all count by 1.
 
     Raises
     ------
@@ -62,27 +69,49 @@ class _Targets:
     """
 
     def __init__(self, target: Tensor, sizes: Classes, weight: Tensor | None, scalar: Any) -> None:
-        targets = target._host.reshape(sizes.outer, 1, sizes.inner)
-        self.valid = targets != sizes.ignored
-        wrong = self.valid & ((targets < 0) | (targets >= sizes.classes))
-        if wrong.any():
-            raise IndexError(
-                f"Target {targets[wrong][0]} is out of bounds: there are {sizes.classes} classes, from 0 on; a target that "
-                f"counts nothing is ignore_index={sizes.ignored}"
-            )
-        self.classes = np.where(self.valid, targets, 0)
-        weights = (
-            np.ones(1, scalar) if weight is None else in_compute_dtype(weight).astype(scalar, copy=False)
-        )
-        self.weights = np.where(self.valid, weights[self.classes if weight is not None else 0], scalar(0))
+        self._lines = sizes.lines
+        classes = target._host.reshape(sizes.outer, 1, sizes.inner)
+        self.valid: Array | None = None
+        self.weights: Array = np.ones((1, 1, 1), scalar)
+        in_range = classes.min() >= 0 and classes.max() < sizes.classes
+        if weight is not None or not in_range or 0 <= sizes.ignored < sizes.classes:
+            self.valid = valid = classes != sizes.ignored
+            wrong = valid & ((classes < 0) | (classes >= sizes.classes))
+            if wrong.any():
+                raise IndexError(
+                    f"Target {classes[wrong][0]} is out of bounds: there are {sizes.classes} classes, from 0 on; a target that "
+                    f"counts nothing is ignore_index={sizes.ignored}"
+                )
+            classes = np.where(valid, classes, 0)
+            weights = 1 if weight is None else in_compute_dtype(weight).astype(scalar, copy=False)[classes]
+            self.weights = np.where(valid, weights, scalar(0))
+        #: Positions of the targets in arrays of all classes.
+        self._positions = np.arange(0, sizes.lines * sizes.classes, sizes.classes).reshape(sizes.outer, 1, -1)
+        if sizes.inner > 1:
+            lines = np.arange(sizes.inner) - sizes.classes * np.arange(sizes.inner)
+            self._positions += lines + classes.astype(np.int64) * sizes.inner
+        else:
+            self._positions += classes
 
     def gather(self, array: Array) -> Array:
         """Elements of ``array`` at the targets."""
-        return np.take_along_axis(array, self.classes, 1)
+        return array.reshape(-1)[self._positions]
 
-    def scatter_add(self, array: Array, values: Array) -> None:
-        """Add ``values`` to the elements of ``array`` at the targets."""
-        np.put_along_axis(array, self.classes, self.gather(array) + values, 1)
+    def add(self, array: Array, values: Any) -> None:
+        """Add ``values`` to the elements of a contiguous ``array`` at the targets."""
+        array.reshape(-1)[self._positions] += values
+
+    def weighted(self, array: Array) -> Array:
+        """``array`` times the weights."""
+        return array if self.valid is None else self.weights * array
+
+    def counted(self, array: Array) -> Array:
+        """``array``, and 0 for what is ignored."""
+        return array if self.valid is None else np.where(self.valid, array, array.dtype.type(0))
+
+    def weight_of_lines(self) -> Array:
+        """The weight of each target."""
+        return np.ones(self._lines, self.weights.dtype) if self.valid is None else self.weights
 
 
 def _as_classes(input: Tensor, sizes: Classes) -> Array:
@@ -120,13 +149,13 @@ def _cross_entropy_plan(
             with np.errstate(all="ignore"):
                 largest = x.max(1, keepdims=True)
                 rest = np.log(np.exp(x - largest).sum(1, keepdims=True, dtype=x.dtype))
-                loss = targets.weights * ((largest - targets.gather(x)) + rest)
+                loss = targets.weighted((largest - targets.gather(x)) + rest)
                 if smooth:
                     every = (_class_weights(weight, x.dtype) * ((largest - x) + rest)).sum(1, keepdims=True)
                     loss = loss * (1 - smoothing) + every * (smoothing / sizes.classes)
-                loss = np.where(targets.valid, loss, 0).astype(x.dtype, copy=False)
+                loss = targets.counted(loss).astype(x.dtype, copy=False)
             statistics = np.concatenate([largest.reshape(-1), rest.reshape(-1)])
-            return _flat(loss, out), _flat(targets.weights, out), tensor_of(statistics, two)
+            return _flat(loss, out), _flat(targets.weight_of_lines(), out), tensor_of(statistics, two)
 
         return on_host
     state: Any = layout.device_state
@@ -186,12 +215,12 @@ def _cross_entropy_gradient_plan(
                     every = sizes.classes if weight is None else np.sum(weights)
                     result *= targets.weights * (1 - smoothing) + every * share
                     result -= weights * share
-                    targets.scatter_add(result, -targets.weights * (1 - smoothing))
+                    targets.add(result, -targets.weights * (1 - smoothing))
                 else:
-                    result *= targets.weights
-                    targets.scatter_add(result, -targets.weights)
+                    result = targets.weighted(result)
+                    targets.add(result, -targets.weights)
                 result *= by
-                result = np.where(targets.valid, result, 0)
+                result = targets.counted(result)
             return tensor_of(result.astype(x.dtype, copy=False), layout)
 
         return on_host
@@ -226,7 +255,7 @@ def _line_gradients(grad: Tensor, total: Tensor | None, sizes: Classes, targets:
         result = result / in_compute_dtype(total)
     if result.shape:
         result = result.reshape(sizes.outer, 1, sizes.inner)
-    return np.where(targets.valid, result, 0).astype(targets.weights.dtype, copy=False)
+    return targets.counted(result).astype(targets.weights.dtype, copy=False)
 
 
 def _nll_plan(layout: Layout, weight: dtype | None, sizes: Classes) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -238,8 +267,8 @@ def _nll_plan(layout: Layout, weight: dtype | None, sizes: Classes) -> Callable[
             x = _as_classes(input, sizes)
             targets = _Targets(target, sizes, weight, x.dtype.type)
             with np.errstate(all="ignore"):
-                loss = np.where(targets.valid, -targets.weights * targets.gather(x), x.dtype.type(0))
-            return _flat(loss, out), _flat(targets.weights, out)
+                loss = targets.counted(-targets.weights * targets.gather(x))
+            return _flat(loss, out), _flat(targets.weight_of_lines(), out)
 
         return on_host
     state: Any = layout.device_state
@@ -269,7 +298,7 @@ def _nll_gradient_plan(
             result = np.zeros((sizes.outer, sizes.classes, sizes.inner), scalar)
             with np.errstate(all="ignore"):
                 by = _line_gradients(grad, total, sizes, targets)
-                targets.scatter_add(result, np.where(targets.valid, -targets.weights * by, scalar(0)))
+                targets.add(result, targets.counted(-targets.weights * by))
             return tensor_of(result, layout)
 
         return on_host
