@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 import drv
+from drv.host.addresses import address_of
 from nvrtc_kernels import printed_names
 
 from .devices.state import cpu, cuda_state, device_state_of
@@ -375,7 +376,7 @@ class HostStorage(Storage):
     def __getattr__(self, name: str) -> Any:
         # Asking an array for its address costs more than adding two small ones, and is rarely needed.
         if name == "address" and self.owner is not None:
-            self.address = result = self.owner.ctypes.data
+            self.address = result = address_of(self.owner)
             return result
         return super().__getattr__(name)
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drv.host.addresses import address_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,7 +43,7 @@ class _Lease:
         self.__array_interface__: dict[str, Any] = {
             "shape": block.shape,
             "typestr": "|u1",
-            "data": (block.ctypes.data, False),
+            "data": (address_of(block), False),
             "version": 3,
         }
 
@@ -61,7 +63,7 @@ def kept_bytes() -> int:
 def aligned(nbytes: int) -> Bytes:
     """New bytes with undefined contents, from the beginning of a cache line on."""
     room = np.empty(nbytes + LINE, np.uint8)
-    start = -room.ctypes.data % LINE
+    start = -address_of(room) % LINE
     return room[start : start + nbytes]
 
 

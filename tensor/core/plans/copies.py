@@ -18,6 +18,7 @@ import numpy as np
 
 import drv
 from drv.failures import called_by
+from drv.host.addresses import address_of
 from nvrtc_kernels import host_loops, pointwise
 from nvrtc_kernels.dtypes import (
     FLOAT8,
@@ -268,7 +269,7 @@ def _by_loop(
         ):
             loop = pointwise.conversion_on_host(to, origin)
             if loop is not None:
-                loop(source.size, target.ctypes.data, source.ctypes.data)
+                loop(source.size, address_of(target), address_of(source))
                 return
         otherwise(target, source)
 
