@@ -118,9 +118,10 @@ def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
         count = len(a) // _FEW
         if count > 1:
             # A few at a time in single precision, whose loops are vectors of the processor, and those sums in double.
-            most = a[: count * _FEW].reshape(count, _FEW, *a.shape[1:]).sum(1)
-            rest = np.sum(a[count * _FEW :], axis=0, keepdims=True, dtype=dtype)
-            return np.asarray(np.sum(most, axis=0, keepdims=True, dtype=dtype) + rest)
+            most = np.add.reduce(a[: count * _FEW].reshape(count, _FEW, *a.shape[1:]), 1)
+            left = a[count * _FEW :]
+            rest = np.add.reduce(left, 0, dtype, keepdims=True) if len(left) else 0.0
+            return np.asarray(np.add.reduce(most, 0, dtype, keepdims=True) + rest)
     return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=dtype))
 
 
