@@ -180,7 +180,8 @@ def _cross_entropy_plan(
 
 
 def _flat(array: Array, out: Layout) -> Tensor:
-    return tensor_of(np.ascontiguousarray(array.reshape(-1)), out)
+    """A vector of an array that nobody else has."""
+    return tensor_of(np.ascontiguousarray(array.reshape(-1)), out, fresh=True)
 
 
 def _cross_entropy_gradient_plan(
