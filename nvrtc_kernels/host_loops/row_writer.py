@@ -147,13 +147,7 @@ class RowWriter(Emitter):
                 self.declarations[f"declare {maximum}({sum_type}, {sum_type})"] = None
                 operation = f"call {maximum}({sum_type} {total}, {sum_type} {value.text})"
             self.lines.append(f"{total}.next = {operation}")
-        self._block = f"{name}.end"
-        self.lines += [
-            f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
-            f"%{name}.more = icmp slt i64 %{name}.j, {end}",
-            f"br i1 %{name}.more, label %{name}, label %{name}.end, !llvm.loop !{4 if sums else 1}",
-            f"{name}.end:",
-        ]
+        self._next_column(name, end, f", !llvm.loop !{4 if sums else 1}")
         return [Value(f"{total}.next", sum_dtype) for total in totals]
 
     def running_sums(self, source: str, target: str) -> None:
@@ -171,13 +165,7 @@ class RowWriter(Emitter):
         self.lines.append(f"%{name}.next = fadd double %{name}.sum, {element.text}")
         total = Value(f"%{name}.next", F64)
         self.store(self.converted(total, F32) if single else total, target, f"%{name}.i")
-        self._block = f"{name}.end"
-        self.lines += [
-            f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
-            f"%{name}.more = icmp slt i64 %{name}.j, %n",
-            f"br i1 %{name}.more, label %{name}, label %{name}.end",
-            f"{name}.end:",
-        ]
+        self._next_column(name)
 
     def running_extremes(self, source: str, values: str, positions: str, *, largest: bool) -> None:
         """Write the running extremes of a row, and positions of the last of equal ones; a NaN wins from where it stands on.
@@ -215,12 +203,16 @@ class RowWriter(Emitter):
         ]
         self.store(Value(f"%{name}.next", self.dtype), values, f"%{name}.i")
         pointer = self.emit(f"getelementptr inbounds i64, ptr {positions}, i64 %{name}.i")
+        self.lines.append(f"store i64 %{name}.at.next, ptr {pointer}")
+        self._next_column(name)
+
+    def _next_column(self, name: str, end: str = "%n", hints: str = "") -> None:
+        """End the loop ``name`` over columns: go on with the next one up to ``end``, or behind the loop."""
         self._block = f"{name}.end"
         self.lines += [
-            f"store i64 %{name}.at.next, ptr {pointer}",
             f"%{name}.j = add nuw nsw i64 %{name}.i, 1",
-            f"%{name}.more = icmp slt i64 %{name}.j, %n",
-            f"br i1 %{name}.more, label %{name}, label %{name}.end",
+            f"%{name}.more = icmp slt i64 %{name}.j, {end}",
+            f"br i1 %{name}.more, label %{name}, label %{name}.end{hints}",
             f"{name}.end:",
         ]
 

@@ -41,24 +41,15 @@ class PTXSyntaxError(Exception):
         self.line = line
 
 
-class _Record:
-    """Restored from a pickle by its constructor, which is several times as quick as by a dataclass' own means."""
-
-    __slots__: tuple[str, ...] = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, name) for name in type(self).__slots__)
-
-
 @dataclass(frozen=True, slots=True)
-class Register(_Record):
+class Register:
     """A register, or ``%tid.x`` and other special registers. ``name`` is unique in its function."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Immediate(_Record):
+class Immediate:
     """A constant: an integer, or the bits of a floating point constant (``kind`` ``"f32"`` or ``"f64"``)."""
 
     value: int
@@ -66,14 +57,14 @@ class Immediate(_Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol(_Record):
+class Symbol:
     """The name of a variable, function, parameter or label."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Address(_Record):
+class Address:
     """``[base + offset]``; of a texture, a surface or a tensor ``[base, {coordinates}]``.
 
     ``coordinates`` are the operands behind the base: a vector of coordinates, in front of it the sampler where the
@@ -86,14 +77,14 @@ class Address(_Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Vector(_Record):
+class Vector:
     """``{a, b, ...}``; ``None`` stands for the sink ``_``."""
 
     items: tuple[Operand | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(_Record):
+class Pair:
     """``a|b``: two results, either may be the sink ``_``."""
 
     first: Register | None
@@ -101,14 +92,14 @@ class Pair(_Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Negated(_Record):
+class Negated:
     """``!p``."""
 
     register: Register
 
 
 @dataclass(frozen=True, slots=True)
-class Group(_Record):
+class Group:
     """``(a, b, ...)``: the parameters of a call."""
 
     items: tuple[Operand, ...]
@@ -118,7 +109,7 @@ Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair | N
 
 
 @dataclass(slots=True, eq=False)
-class Instruction(_Record):
+class Instruction:
     """One instruction. ``guard`` is the predicate that enables it, with whether it is negated."""
 
     opcode: str
@@ -204,9 +195,6 @@ class Function:
     #: What the executor keeps with the function once it has been translated.
     plan: Any = None
 
-    def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        return None, {name: getattr(self, name) for name in self.__slots__} | {"plan": None}
-
     @property
     def parameters(self) -> list[tuple[str, int, int, int]]:
         """``(name, offset, size, alignment)`` of each parameter, in bytes."""
@@ -243,9 +231,6 @@ class Module:
     files: dict[int, str] = field(default_factory=dict)
     #: What the executor keeps of it on disk, if it does.
     translation_cache: Any = None
-
-    def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        return None, {name: getattr(self, name) for name in self.__slots__} | {"translation_cache": None}
 
     @property
     def code_addresses(self) -> dict[str, int]:
