@@ -190,8 +190,9 @@ class Statistics:
             _integrate(changes, self.all, self.small_pool)
         else:
             _integrate(changes, self.all)
-            _integrate(changes[:, large], self.large_pool)
-            _integrate(changes[:, ~large], self.small_pool)
+            # Three times as fast as indexing with the mask.
+            _integrate(changes.compress(large, axis=1), self.large_pool)
+            _integrate(changes.compress(~large, axis=1), self.small_pool)
 
     def pools(self, small: bool) -> Sequence[Counters]:
         """The counters that a change to the small or large pool concerns, up to date."""
