@@ -6,12 +6,13 @@ many bytes, hands it out again; so it is asked of the order, once, what the two 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from drv.allocators.statistics import SPLITS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .blocks import CachedBlock
 
 #: A key is the size, whether the block is a whole segment, and the address, most significant first.
@@ -65,15 +66,15 @@ class Holding:
         self.beside = _NOTHING
 
 
-def alone(block: CachedBlock, keys: list[int], code: int) -> Holding | None:
+def alone(block: CachedBlock, best_fits: Callable[[int], list[int]], code: int) -> Holding | None:
     """``block``, which is being freed, as the only one that is held.
 
     Parameters
     ----------
     block : CachedBlock
         The block, not in the order.
-    keys : list of int
-        The order.
+    best_fits : callable
+        ``best_fits(size)`` gives the first two keys in the order of at least ``size`` bytes, or as many as there are.
     code : int
         What records of the pool have beside sizes.
 
@@ -86,19 +87,19 @@ def alone(block: CachedBlock, keys: list[int], code: int) -> Holding | None:
     if prev is not None and prev.key:
         return None
     size = block.size
-    index = bisect_left(keys, size << SIZE_SHIFT)
+    fits = best_fits(size)
     if following is None:
         whole, rest = prev is None, 0
     elif following.key:
         # They would merge, and be split again.
-        if index == len(keys) or keys[index] != following.key:
+        if not fits or fits[0] != following.key:
             return None
-        index += 1
+        del fits[0]
         whole, rest = prev is None and following.next is None, following.size
     else:
         whole, rest = False, 0
     key = ((size + rest) << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
-    if index < len(keys) and keys[index] < key:
+    if fits and fits[0] < key:
         return None
     # Parts of segments, while it is handed out and while it is not.
     splits, unsplit = (0 if whole else 1) - (1 if rest else 0), (0 if whole else size + rest) - rest
@@ -106,14 +107,16 @@ def alone(block: CachedBlock, keys: list[int], code: int) -> Holding | None:
     return Holding(code - size + change, unsplit, code + size - change, -unsplit, block, None)
 
 
-def together(held: Holding, other: Holding, keys: list[int], code: int) -> Holding | None:
+def together(
+    held: Holding, other: Holding, best_fits: Callable[[int], list[int]], code: int
+) -> Holding | None:
     """The block of ``other``, which is being freed, beside the one that is held; both are of the same size.
 
     Parameters
     ----------
     held, other : Holding
         What either is :func:`alone`, while the other one is handed out.
-    keys, code
+    best_fits, code
         As there.
 
     Returns
@@ -131,16 +134,17 @@ def together(held: Holding, other: Holding, keys: list[int], code: int) -> Holdi
         )
     # They would merge, with what follows if that is free, and be split twice.
     lower, upper = (a, b) if a.next is b else (b, a)
-    index = bisect_left(keys, size << SIZE_SHIFT)
+    fits = best_fits(size)
     beyond: CachedBlock | None = upper.next
     rest = parts = 0
     if beyond is not None and beyond.key:
-        rest, parts, index = beyond.size, 1, index + 1
+        rest, parts = beyond.size, 1
         beyond = beyond.next
+        del fits[0]
     whole = lower.prev is None and beyond is None
     merged = 2 * size + rest
     key = (merged << SIZE_SHIFT) | lower.address | (WHOLE if whole else 0)
-    if index < len(keys) and keys[index] < key:
+    if fits and fits[0] < key:
         return None
     # Parts of segments: of both, and of the upper or the lower one alone.
     splits, unsplit = (0, 0) if whole else (1, merged)

@@ -204,9 +204,7 @@ class BlockPool:
 
     def hold(self, block: CachedBlock) -> Holding | None:
         """What :attr:`singles` has from now on for ``block``, which is being freed; ``None`` if it cannot be held."""
-        if len(self._keys) != 1:
-            return None
-        result = alone(block, self._keys[0], self._code)
+        result = alone(block, self._best_fits, self._code)
         if result is not None:
             self.singles[block] = result
         return result
@@ -219,7 +217,7 @@ class BlockPool:
             self._skips -= 1
             return None
         other = self.singles.get(block) or self.hold(block)
-        result = None if other is None else together(held, other, self._keys[0], self._code)
+        result = None if other is None else together(held, other, self._best_fits, self._code)
         if result is not None:
             held.beside = {**held.beside, block: result}
         return result
@@ -355,6 +353,16 @@ class BlockPool:
             return 0, bisect_left(chunks[0], key)
         chunk = bisect_left(chunks, key, key=_last)
         return (chunk, bisect_left(chunks[chunk], key)) if chunk < len(chunks) else (chunk, 0)
+
+    def _best_fits(self, size: int) -> list[int]:
+        """The first two keys of at least ``size`` bytes, or as many as there are."""
+        chunk, index = self._find(size << SIZE_SHIFT)
+        if chunk == len(self._keys):
+            return []
+        keys = self._keys[chunk][index : index + 2]
+        if len(keys) == 1 and chunk + 1 < len(self._keys):
+            keys.append(self._keys[chunk + 1][0])
+        return keys
 
     def _delete(self, chunk: int, index: int) -> None:
         keys = self._keys[chunk]

@@ -65,6 +65,7 @@ class Both:
         assert [(b["address"], b["size"], states[b["state"]]) for b in blocks] == self.model.layout()
 
 
+@pytest.mark.parametrize("chunk", [2, 256])
 @given(before=STEPS, steps=STEPS, rounds=st.integers(1, 5))
 @example(
     before=[("allocate", 512)] * 3 + [("free", 1)],
@@ -88,13 +89,15 @@ class Both:
 )
 @settings(max_examples=300, deadline=None)
 def test_loops_get_the_blocks_of_the_model(
-    before: list[tuple[str, int]], steps: list[tuple[str, int]], rounds: int
+    chunk: int, before: list[tuple[str, int]], steps: list[tuple[str, int]], rounds: int
 ) -> None:
     """Nobody looks at the order between the steps, so that blocks are held through all of them."""
-    both = Both()
-    for name, number in before + steps * rounds:
-        getattr(both, name)(number)
-    both.check()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool_module, "CHUNK", chunk)
+        both = Both()
+        for name, number in before + steps * rounds:
+            getattr(both, name)(number)
+        both.check()
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
@@ -163,4 +166,22 @@ def test_pairs_that_are_put_back_are_looked_for_less_and_less(monkeypatch: pytes
             both.free(0)
     assert not calls
     assert 3 < formed < 20
+    both.check()
+
+
+def test_a_block_is_held_among_many_free_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Both()
+    free = 2 * pool_module.CHUNK
+    for _ in range(2 * free):
+        both.allocate(512)
+    for number in range(free):
+        both.free(number)
+    for _ in range(2):
+        both.allocate(512)
+        both.free(0)
+    calls = counted(monkeypatch, "take", "give", "put_held", "hold")
+    for _ in range(5):
+        both.allocate(512)
+        both.free(0)
+    assert not calls
     both.check()
