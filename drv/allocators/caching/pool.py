@@ -77,8 +77,10 @@ class BlockPool:
         "_journal",
         "_keys",
         "_lost",
+        "_passes",
         "_skips",
         "_spare",
+        "_unfit",
         "clock",
         "freed",
         "held",
@@ -105,6 +107,8 @@ class BlockPool:
         self.singles: dict[CachedBlock, Holding] = {}
         #: How many pairs in a row were put back, and how many chances to form one are left to pass because of that.
         self._lost = self._skips = 0
+        #: How many blocks in a row could not be held, and how many are left to pass because of that.
+        self._unfit = self._passes = 0
         self.owner: PrivatePool | None = None
         self.max_split_size = NO_LIMIT
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
@@ -204,9 +208,17 @@ class BlockPool:
 
     def hold(self, block: CachedBlock) -> Holding | None:
         """What :attr:`singles` has from now on for ``block``, which is being freed; ``None`` if it cannot be held."""
+        if self._passes:
+            self._passes -= 1
+            return None
         result = alone(block, self._best_fits, self._code)
-        if result is not None:
+        if result is None:
+            # Among blocks of many sizes hardly any can be held, and finding that out takes longer than it would save.
+            self._unfit = min(self._unfit + 1, 4)
+            self._passes = (1 << self._unfit) - 1
+        else:
             self.singles[block] = result
+            self._unfit = 0
         return result
 
     def hold_both(self, held: Holding, block: CachedBlock) -> Holding | None:

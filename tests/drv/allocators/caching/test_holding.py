@@ -185,3 +185,26 @@ def test_a_block_is_held_among_many_free_ones(monkeypatch: pytest.MonkeyPatch) -
         both.free(0)
     assert not calls
     both.check()
+
+
+def test_blocks_that_cannot_be_held_are_looked_at_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest block, which is freed before another one is allocated, is behind the hole that takes the new one."""
+    both = Both()
+    looked = 0
+    original = pool_module.alone
+
+    def alone(*arguments: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(pool_module, "alone", alone)
+    both.allocate(4096)
+    for _ in range(200):
+        both.allocate(512)
+    both.free(200)
+    for _ in range(150):
+        both.free(199)
+        both.allocate(512)
+    assert 3 < looked < 20
+    both.check()
