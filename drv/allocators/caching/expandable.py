@@ -256,9 +256,17 @@ class ExpandablePool(BlockPool):
         left, right = hole.prev, hole.next
         if right is not None and right in self._unmapped:
             self._unmapped.remove(right)
-            self._absorb(hole, right)
+            _absorb(hole, right)
         if left is not None and left in self._unmapped:
             self._unmapped.remove(left)
-            self._absorb(left, hole)
+            _absorb(left, hole)
             hole = left
         return hole
+
+
+def _absorb(left: CachedBlock, block: CachedBlock) -> None:
+    left.size += block.size
+    left.next = following = block.next
+    if following is not None:
+        following.prev = left
+    block.prev = block.next = None

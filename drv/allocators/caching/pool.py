@@ -270,34 +270,39 @@ class BlockPool:
         prev = block.prev
         following = block.next
         size = block.size
-        if following is not None and following.key:
-            if prev is not None and prev.key:
+        # A free neighbour, of two the left one, leaves its position in the order to what they become together.
+        if prev is not None and prev.key:
+            if following is not None and following.key:
                 merged = prev.size + following.size
                 self.remove(following)
-                block.size = size + following.size
-                block.next = beyond = following.next
-                if beyond is not None:
-                    beyond.prev = block
-                chunk, index = self._find(prev.key)
-                block = self._absorb(prev, block)
+                size += following.size
+                following = following.next
                 count = -2
             else:
-                # The free block on the right leaves its position in the order to this one.
-                chunk, index = self._find(following.key)
-                following.key = 0
-                if not following.requested:
-                    self._spare = following
-                merged = following.size
-                block.size = size + merged
-                block.next = beyond = following.next
-                if beyond is not None:
-                    beyond.prev = block
+                merged = prev.size
                 count = -1
-        elif prev is not None and prev.key:
-            merged = prev.size
-            chunk, index = self._find(prev.key)
-            block = self._absorb(prev, block)
+            order = self._keys
+            chunk = 0 if len(order) == 1 else bisect_left(order, prev.key, key=_last)
+            index = bisect_left(order[chunk], prev.key)
+            prev.size = size = prev.size + size
+            prev.next = following
+            if following is not None:
+                following.prev = prev
+            block.prev = block.next = None
+            block = prev
+        elif following is not None and following.key:
+            order = self._keys
+            chunk = 0 if len(order) == 1 else bisect_left(order, following.key, key=_last)
+            index = bisect_left(order[chunk], following.key)
+            merged = following.size
             count = -1
+            following.key = 0
+            if not following.requested:
+                self._spare = following
+            block.size = size = size + merged
+            block.next = following = following.next
+            if following is not None:
+                following.prev = block
         elif prev is None and following is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
@@ -309,8 +314,7 @@ class BlockPool:
             self._journal += (self._code + SPLITS - counted, -requested, size)
             self._insert(key, block)
             return block
-        size = block.size
-        if block.next is None and block.prev is None:
+        if following is None and block.prev is None:
             block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
             block.since = self.clock.now
             self._journal += (self._code + SPLITS * count - counted, -requested, -merged)
@@ -318,9 +322,9 @@ class BlockPool:
             block.key = key = (size << SIZE_SHIFT) | block.address
             code = self._code + SPLITS * (count + 1)
             self._journal += (code - counted, -requested, size - merged)
-        keys = self._keys[chunk]
+        keys = order[chunk]
         after = index + 1
-        if keys[after] > key if after < len(keys) else chunk + 1 == len(self._keys):
+        if keys[after] > key if after < len(keys) else chunk + 1 == len(order):
             keys[index] = key
             self._blocks[chunk][index] = block
         else:
@@ -348,15 +352,6 @@ class BlockPool:
         for keys, blocks in zip(self._keys, self._blocks, strict=True):
             if keys and keys[-1] >= least_key:
                 yield from islice(blocks, bisect_left(keys, least_key), None)
-
-    @staticmethod
-    def _absorb(left: CachedBlock, block: CachedBlock) -> CachedBlock:
-        left.size += block.size
-        left.next = following = block.next
-        if following is not None:
-            following.prev = left
-        block.prev = block.next = None
-        return left
 
     def _find(self, key: int) -> tuple[int, int]:
         """Where the first key from ``key`` on is; past the end if there is none."""
