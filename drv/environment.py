@@ -60,6 +60,20 @@ def native_loops() -> NativeLoops:
     return cast("NativeLoops", text)
 
 
+def mkl_allowed() -> bool:
+    """``GRAPHROOT_CPU_MKL``: whether products of matrices on the CPU are oneMKL's where the extra ``mkl`` is installed.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is neither ``auto`` nor ``off``.
+    """
+    text = os.environ.get("GRAPHROOT_CPU_MKL", "").strip().lower() or "auto"
+    if text not in ("auto", "off"):
+        raise InvalidValueError(f"GRAPHROOT_CPU_MKL={text!r}: expected 'auto' or 'off'")
+    return text == "auto"
+
+
 def cublas_workspace_bytes() -> int | None:
     """``CUBLAS_WORKSPACE_CONFIG``: bytes of cuBLAS' workspaces, ``None`` where it says nothing.
 

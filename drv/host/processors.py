@@ -1,4 +1,4 @@
-"""How many processors this process may keep busy."""
+"""How many processors this process may keep busy, and what they are."""
 
 from __future__ import annotations
 
@@ -78,3 +78,24 @@ def _limit(group: Path) -> float | None:
         # "max", or -1.
         return None
     return int(time) / int(period)
+
+
+@cache
+def _description() -> dict[str, str]:
+    """What Linux tells about the first processor."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def vendor() -> str:
+    """Who made the processor, as it names itself (``GenuineIntel``, ``AuthenticAMD``); empty where nothing tells."""
+    return _description().get("vendor_id", "")
+
+
+def instruction_sets() -> frozenset[str]:
+    """Instructions that the processor has, by Linux's names (``avx2``, ``avx512_bf16``)."""
+    return frozenset(_description().get("flags", "").split())

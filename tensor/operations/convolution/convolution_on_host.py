@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from drv.host.blas import product
 from drv.host.threads import share
 from nvrtc_kernels.convolution import Windows
 
@@ -226,7 +227,7 @@ def _forward_plain(geometry: Geometry) -> Run:
 
     def run(x: Array, weight: Array, out: Array) -> None:
         matrix, images = weight.reshape(groups, filters, width), x.reshape(items, groups, width, positions)
-        np.matmul(matrix, images, out=out.reshape(items, groups, filters, positions))
+        product(matrix, images, out=out.reshape(items, groups, filters, positions))
 
     return run
 
@@ -254,12 +255,12 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
             if positions < _FEW:
                 (block, kernel_elements), *_ = cut.blocks
                 columns = _joint_columns(shifted, block, kernel_elements, room)
-                result = np.matmul(matrix, columns.reshape(groups, rows, -1))
+                result = product(matrix, columns.reshape(groups, rows, -1))
                 target[...] = result.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
                 return
             for block, kernel_elements in cut.blocks:
                 columns = _columns(shifted, block, kernel_elements, room).reshape(items, groups, rows, -1)
-                np.matmul(matrix, columns, out=target[..., block.first : block.first + block.positions])
+                product(matrix, columns, out=target[..., block.first : block.first + block.positions])
 
         cut.share(work)
 
@@ -319,7 +320,7 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
             for block, kernel_elements in cut.blocks:
                 columns = room[: items * geometry.channels * windows.kernel_elements * block.positions]
                 columns = columns.reshape(items, groups, -1, block.positions)
-                np.matmul(matrix, argument[..., block.first : block.first + block.positions], out=columns)
+                product(matrix, argument[..., block.first : block.first + block.positions], out=columns)
                 columns = columns.reshape(items, geometry.channels, windows.kernel_elements, *block.shape)
                 for number, seen in enumerate(kernel_elements):
                     shifted[seen] += columns[:, :, number]
@@ -355,7 +356,7 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
                 columns = _joint_columns(shifted, block, kernel_elements, room)
             # All items in one product, which adds them up.
             argument = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
-            total += np.matmul(argument, columns.reshape(groups, rows, -1).swapaxes(1, 2))
+            total += product(argument, columns.reshape(groups, rows, -1).swapaxes(1, 2))
 
     def run(x: Array, grad: Array, out: Array) -> None:
         flat = grad.reshape(geometry.items, geometry.filters, -1)
@@ -420,7 +421,7 @@ def _depthwise_forward(geometry: Geometry, dtype: Any) -> Run:
             shifted = shift.of(x[item : item + 1, channels])
             columns = _columns(shifted, planes.block, planes.kernel_elements, room)[0]
             columns = columns.reshape(len(columns), windows.kernel_elements, -1)
-            np.matmul(matrix[channels], columns, out=results[item, channels])
+            product(matrix[channels], columns, out=results[item, channels])
 
         planes.share(work)
 
@@ -443,7 +444,7 @@ def _depthwise_input(geometry: Geometry, dtype: Any) -> Run:
             if argument.shape[1] == 1:
                 np.multiply(matrix[channels], argument, out=columns)
             else:
-                np.matmul(matrix[channels], argument, out=columns)
+                product(matrix[channels], argument, out=columns)
             columns = columns.reshape(1, len(argument), windows.kernel_elements, *windows.out)
             for number, seen in enumerate(planes.kernel_elements):
                 shifted[seen] += columns[:, :, number]
@@ -467,7 +468,7 @@ def _depthwise_weight(geometry: Geometry, dtype: Any) -> Run:
             shifted = shift.of(x[item : item + 1, channels])
             columns = _columns(shifted, planes.block, planes.kernel_elements, room)[0]
             columns = columns.reshape(len(columns), windows.kernel_elements, -1)
-            np.matmul(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
+            product(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
 
         planes.share(work)
         np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))

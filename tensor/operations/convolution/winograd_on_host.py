@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from drv.host.blas import product
 from nvrtc_kernels.host_loops import winograd as loops
 from nvrtc_kernels.host_loops.transposition import copy_transposed
 from tensor.core.host.memory import empty_array
@@ -187,7 +188,7 @@ def _convolution(geometry: Geometry) -> Run:
         def work(part: int) -> None:
             image, result = _Image(tiles), _Result(tiles)
             for chunk in tiles.chunks_of(part, parts):
-                products = np.matmul(image.of(x, chunk), weight, out=result.memory(chunk))
+                products = product(image.of(x, chunk), weight, out=result.memory(chunk))
                 result.write(products, out, chunk)
 
         share_products(work, parts)
@@ -236,7 +237,7 @@ def weight_gradient(geometry: Geometry) -> Run:
             image, result = _Image(tiles), _Result(tiles)
             for chunk in tiles.chunks_of(part, parts):
                 tiled = result.of_gradient(grads, chunk).swapaxes(1, 2)
-                products = np.matmul(tiled, image.of(images, chunk))
+                products = product(tiled, image.of(images, chunk))
                 if sums[part] is None:
                     sums[part] = products
                 else:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.host.blas import matmul_for
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import float32
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, maker, wrap
-from tensor.core.dtypes import promotion as rules
 from tensor.core.host.memory import empty_array
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
@@ -33,6 +31,7 @@ from tensor.operations.reductions.sums import SUM_IN_SINGLE
 from . import blas, epilogues
 from .added_products import addmm
 from .contractions import matmul
+from .on_host import HostProduct, Matrix, plan_pair, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,42 +72,33 @@ def _rows_times_matrix_plan(
     count = x.numel // inputs
     out = contiguous[(*x.shape[:-1], outputs), dtype, device_state]
     if not device_state.is_cuda:
-        return _rows_on_host(dtype, (count, inputs), out, transposed)
+        return _rows_on_host(dtype, (count, inputs), w, out, transposed)
     steps = w.strides[::-1] if transposed else w.strides
     return _rows_on_device((count, inputs, outputs), steps, b, out)
-
-
-def _in_compute_dtype(x: Tensor, dtype: dtype, compute_dtype: dtype) -> Array:
-    array = x._host
-    return array if dtype is compute_dtype else array.astype(compute_dtype.numpy)
 
 
 def _delivered(result: Array, compute_dtype: dtype, out: Layout) -> Tensor:
     if out.dtype is not compute_dtype:
         output = empty_array(result.shape, out.dtype.numpy)
-        host_conversion(compute_dtype, out.dtype)(output, result)
+        with np.errstate(all="ignore"):
+            host_conversion(compute_dtype, out.dtype)(output, result)
         result = output
     return wrap(result.reshape(out.shape), out)
 
 
 def _rows_on_host(
-    dtype: dtype, shape: tuple[int, int], out: Layout, transposed: bool
+    dtype: dtype, shape: tuple[int, int], w: Layout, out: Layout, transposed: bool
 ) -> Callable[..., Tensor]:
-    compute_dtype = rules.computes_in(dtype)
-    matmul = matmul_for(shape[0] * shape[1] * out.shape[-1])
-    result_shape = shape[0], out.shape[-1]
+    product = HostProduct(dtype, shape[0] * shape[1] * out.shape[-1])
+    matrix = Matrix(tuple(w.shape), tuple(w.strides), transposed)  # type: ignore[arg-type]
+    multiply = plan_pair(product, rows_of(*shape), matrix)
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        matrix = _in_compute_dtype(w, dtype, compute_dtype)
-        with np.errstate(all="ignore"):
-            result = matmul(
-                _in_compute_dtype(x, dtype, compute_dtype).reshape(shape),
-                matrix.T if transposed else matrix,
-                empty_array(result_shape, compute_dtype.numpy),
-            )
-            if b is not None:
-                result += _in_compute_dtype(b, dtype, compute_dtype)
-            return _delivered(result, compute_dtype, out)
+        result = multiply(x, w)
+        if b is not None:
+            with np.errstate(all="ignore"):
+                result += product.summand(b)
+        return _delivered(result, product.computes_in, out)
 
     return run
 
@@ -178,30 +168,19 @@ def _outer_sum_plan(
     count = x.numel // inputs
     out = contiguous[(outputs, inputs), result_dtype or dtype, device_state]
     if not device_state.is_cuda:
-        compute_dtype = rules.computes_in(dtype)
-        matmul = matmul_for(count * outputs * inputs)
-
-        def on_host(grad: Tensor, x: Tensor) -> Tensor:
-            left = _in_compute_dtype(grad, dtype, compute_dtype).reshape(count, outputs)
-            with np.errstate(all="ignore"):
-                result = matmul(
-                    left.T,
-                    _in_compute_dtype(x, dtype, compute_dtype).reshape(count, inputs),
-                    empty_array(out.shape, compute_dtype.numpy),
-                )
-                return _delivered(result, compute_dtype, out)
-
-        return on_host
+        product = HostProduct(dtype, count * outputs * inputs)
+        multiply = plan_pair(product, rows_of(count, outputs, transposed=True), rows_of(count, inputs))
+        return lambda grad, x: _delivered(multiply(grad, x), product.computes_in, out)
     left = blas.Factor(True, outputs, count * outputs)
     right = blas.Factor(False, inputs, count * inputs)
     into = blas.Factor(False, inputs, outputs * inputs)
     cuda: Any = device_state
-    multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into, output=result_dtype)
+    on_cuda = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into, output=result_dtype)
     make = maker(out)
 
     def on_device(grad: Tensor, x: Tensor) -> Tensor:
         result = make()
-        multiply(result._address, grad._address, x._address)
+        on_cuda(result._address, grad._address, x._address)
         return result
 
     return on_device

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.host.blas import matmul_for
+from drv.host import blas as host_blas
 from nvrtc_kernels import products as kernels
 from nvrtc_kernels.dtypes import Category
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker, view_of
 from tensor.core.creation_arguments import shaped
-from tensor.core.dtypes import promotion as rules
+from tensor.core.host.native_loops import address
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
@@ -29,6 +29,7 @@ from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
 from tensor.operations.shapes import views
 
 from . import blas
+from .on_host import HostProduct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class _Product:
         if not c.numel:
             return lambda *_: None
         if not c.device_state.is_cuda:
-            return _on_host(c, a)
+            return _on_host(c, a, b)
         if c.dtype.category < Category.FLOATING:
             return _with_kernel(c, a, b)
         return _with_blas(self, c, a, b)
@@ -79,26 +80,32 @@ def _as_batch(matrices: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (shape, strides) if len(shape) == 3 else ((1, *shape), (matrices.numel, *strides))
 
 
-def _on_host(c: Layout, a: Layout) -> Callable[..., None]:
+def _on_host(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
     dtype = c.dtype
-    compute_dtype = rules.computes_in(dtype)
+    batch, rows, columns, depth = _sizes(c, a)
+    product = HostProduct(dtype, rows * columns * depth, batch)
+    compute_dtype = product.computes_in
     convert = host_conversion(compute_dtype, dtype)
-    matmul = matmul_for(c.numel * a.shape[-1])
+    direct = None
+    if len(c.shape) == 2 and compute_dtype is dtype and c.strides[1] == 1 and c.strides[0] >= columns:
+        factors = (a.shape, a.strides), (b.shape, b.strides)
+        direct = host_blas.plan(dtype.numpy, (rows, depth, columns), *factors, c.strides[0])
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
-        left, right = a._host, b._host
-        if compute_dtype is not dtype:
-            left, right = left.astype(compute_dtype.numpy), right.astype(compute_dtype.numpy)
+        if direct is not None and a._storage is not out._storage is not b._storage:
+            direct(address(a), address(b), address(out, writes=True), float(alpha), float(beta))
+            return
+        left, right = product.factor(a), product.factor(b)
         into = out._writable
         with np.errstate(all="ignore"):
             if dtype.category is Category.BOOL:
-                result = (matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0) & bool(alpha)
+                result = (product.matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0) & bool(alpha)
                 into[...] = result | into if beta else result
                 return
             if beta == 0 and alpha == 1 and compute_dtype is dtype:
-                matmul(left, right, out=into)
+                product.matmul(left, right, out=into)
                 return
-            result = matmul(left, right)
+            result = product.matmul(left, right)
             if alpha != 1:
                 result = result * compute_dtype.numpy.type(alpha)
             if beta != 0:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.host.blas import columns_at_once
+from drv.host.blas import columns_at_once, product
 from nvrtc_kernels import host_loops
 from nvrtc_kernels.host_loops import lstm as loops
 
@@ -80,7 +80,7 @@ def forward(
     for first, count in spans:
         h = states[:count]
         for factor, into in columns:
-            np.matmul(h, factor, out=into[:count])
+            product(h, factor, out=into[:count])
         at = first * row
         planned[count](own + first * of_gates, *running, result + at, *[each + at for each in saved])
     return True
@@ -121,5 +121,5 @@ def backward(
         planned[count](
             own + of_row, before + at, *running, into + of_row, *[each + at for each in of_results]
         )
-        np.matmul(result[first : first + count], weight, out=states[:count])
+        product(result[first : first + count], weight, out=states[:count])
     return True

@@ -226,7 +226,11 @@ def test_columns_at_once(ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None
     """Only of what OpenBLAS would pack, and where it has kernels that do not."""
     monkeypatch.setattr(blas._Blas, "single", True)
     monkeypatch.setattr(blas._Blas, "ordered", ordered)
+    monkeypatch.setattr(blas.mkl, "multiplies", lambda dtype, multiplications: False)
     assert blas.columns_at_once(32, 256, 1024) == (64 if ordered else 1024)
     # Few multiplications as they are, and so many that 64 columns are too many.
     assert blas.columns_at_once(3, 20, 80) == 80
     assert blas.columns_at_once(64, 512, 2048) == 2048
+    # Another library packs less.
+    monkeypatch.setattr(blas.mkl, "multiplies", lambda dtype, multiplications: True)
+    assert blas.columns_at_once(32, 256, 1024) == 1024

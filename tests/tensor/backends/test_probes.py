@@ -17,7 +17,6 @@ def test_what_is_not_used_says_so() -> None:
     assert not backends.mps.is_available()
     assert not backends.mps.is_built()
     assert not backends.mps.is_macos_or_newer(13, 0)
-    assert not backends.mkl.is_available()
     assert not backends.openmp.is_available()
     assert not backends.opt_einsum.is_available()
     assert backends.opt_einsum.get_opt_einsum() is None
