@@ -59,8 +59,6 @@ class Storage:
         Where the bytes are.
     capacity : int
         How many there are, also while the memory is given back.
-    address : int
-        The first one's address. A storage that was resized to 0 has none.
     version : int
         Counts what was written in place, through whichever tensor. It is negative where the memory was
         allocated in inference mode.
@@ -70,20 +68,20 @@ class Storage:
         The object that the memory belongs to; ``None`` for memory of the device's allocator.
     """
 
-    __slots__ = ("__weakref__", "address", "capacity", "device_state", "plain", "version")
+    # No class that is often in use has a __getattr__: that makes reading any of its attributes several times as slow.
+    __slots__ = ("__weakref__", "capacity", "device_state", "plain", "version")
 
     owner: Any = None
 
     device_state: DeviceState
     capacity: int
-    address: int
     version: int
     plain: bool
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "address":
-            raise self._gone()
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def address(self) -> int:
+        """Address of the first byte; RuntimeError is raised while the memory is given back."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<tensor.Storage of {self.nbytes()} bytes on {self.device}>"
@@ -293,12 +291,13 @@ class Storage:
         """
         return self._on(device_state_of(device), non_blocking=non_blocking)
 
-    def cpu(self) -> Storage:
+    def cpu(self) -> HostStorage:
         """The bytes on the host: this storage itself where they are there, else a copy.
 
         The copy waits for the device.
         """
-        return self._on(cpu)
+        result: Any = self._on(cpu)
+        return result  # type: ignore[no-any-return]
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
         """The bytes on a CUDA device, by default the current one: this storage itself, or a copy.
@@ -333,6 +332,12 @@ class Storage:
             f"call resize_({self.capacity}) before using tensors that view it"
         )
 
+    def record_use(self, stream: Stream) -> None:
+        """Note that what ``stream`` holds copies from or to the bytes: pinned memory is not reused before.
+
+        Does nothing for other memory: of pageable memory no copy is left to be done when the call that made it returns.
+        """
+
     def belongs_to(self, stream: Stream) -> bool:
         """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them.
 
@@ -362,23 +367,30 @@ class HostStorage(Storage):
         memory is given back.
     """
 
-    __slots__ = ("owner",)
+    __slots__ = ("_address", "owner")
 
     owner: NDArray[Any] | None
+    #: ``None`` until somebody asks for it.
+    _address: int | None
 
     def __init__(self, owner: NDArray[Any]) -> None:
         self.device_state = cpu
         self.owner = owner
+        self._address = None
         self.capacity = owner.nbytes
         self.version = first_version() if inference_blocks.count else 0
         self.plain = True
 
-    def __getattr__(self, name: str) -> Any:
-        # Asking an array for its address costs more than adding two small ones, and is rarely needed.
-        if name == "address" and self.owner is not None:
-            self.address = result = address_of(self.owner)
-            return result
-        return super().__getattr__(name)
+    @property
+    def address(self) -> int:
+        """See :class:`Storage`."""
+        result = self._address
+        if result is None:
+            if self.owner is None:
+                raise self._gone()
+            # Asking an array for its address costs more than adding two small ones, and is rarely needed.
+            self._address = result = address_of(self.owner)
+        return result
 
     def bytes(self, *, writes: bool = False) -> NDArray[np.uint8]:
         """The bytes as a one-dimensional array, to read them or, with ``writes``, to change them.
@@ -412,9 +424,7 @@ class HostStorage(Storage):
         """See :meth:`Storage.exchange`."""
         # Not plain: tensors may hold arrays over the former memory.
         self.plain = other.plain and not self.capacity
-        for storage in (self, other):
-            storage.address = 0
-            del storage.address
+        self._address = other._address = None
         self.owner, other.owner = other.owner, self.owner
         self.capacity, other.capacity = other.capacity, self.capacity
 
@@ -445,8 +455,7 @@ class HostStorage(Storage):
         return self.owner is not None
 
     def _release(self) -> None:
-        self.address = 0
-        del self.address
+        self._address = None
         self.owner = None
 
     def _acquire(self) -> None:
@@ -468,6 +477,7 @@ class PinnedStorage(HostStorage):
     lease: PinnedLease | None
 
     def __init__(self, size: int) -> None:
+        self._address = None
         self.capacity = size
         self._acquire()
         self.device_state = cpu
@@ -549,9 +559,10 @@ class DeviceStorage(Storage):
         What the allocator handed out; ``None`` while the memory is given back.
     """
 
-    __slots__ = ("block",)
+    __slots__ = ("address", "block")
 
     device_state: CudaState
+    address: int
     block: Any
 
     def __del__(self) -> None:
@@ -589,11 +600,24 @@ class DeviceStorage(Storage):
     def _release(self) -> None:
         block, self.block = self.block, None
         del self.address
+        self.__class__ = _ReleasedDeviceStorage
         self.device_state.free(block)
 
     def _acquire(self) -> None:
         self.block = self.device_state.allocate(self.capacity, self.device_state.local.stream.cuda_stream)
         self.address = self.block.address
+        self.__class__ = DeviceStorage
+
+
+class _ReleasedDeviceStorage(DeviceStorage):
+    """What a :class:`DeviceStorage` is while its memory is given back."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "address":
+            raise self._gone()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def device_storage(device_state: CudaState, size: int, block: Any) -> DeviceStorage:
@@ -620,7 +644,9 @@ class ForeignStorage(Storage):
         What keeps them.
     """
 
-    __slots__ = ("owner",)
+    __slots__ = ("address", "owner")
+
+    address: int
 
     def __init__(self, device_state: CudaState, size: int, address: int, owner: Any) -> None:
         self.device_state = device_state
