@@ -4,7 +4,8 @@ In most kernels a block touches what its neighbour does, shifted: the first sect
 the block's index. Where the sample bears that out, the sectors of every block of the grid are known, and the level-2
 cache can be filled wave by wave as the device would. Where only neighbouring blocks follow each other so (blocks that go
 over several tensors, or over tiles whose index is divided), blocks count as tiles of the range that the sample has seen.
-Other accesses count as spread at random over that range.
+Blocks that begin where a row or a plane does are near a line, and count as on it. Other accesses count as spread at random
+over that range.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ _FITTING = 0.9
 _MOST_TRIED = 4096
 #: Share of neighbouring blocks that must be as far apart as is usual.
 _NEIGHBOURS = 0.6
+#: How far from a line blocks may begin, of the sectors of theirs that follow each other.
+_NEAR = 0.25
+#: Share of two ranges that both have, where they count as the same.
+_SAME_RANGE = 0.8
 
 
 @dataclass(slots=True)
@@ -131,31 +136,40 @@ class Footprints:
         first = np.minimum.reduceat(first[order], starts)
         last = np.maximum.reduceat(last[order], starts)
         count = np.add.reduceat(count[order], starts)
+        examples = {block: ascending(np.concatenate(each)) for block, each in touched.exemplars.items()}
         # The same block for all accesses, where all have it.
-        examples = max(touched.exemplars.items(), key=lambda item: (sum(map(len, item[1])), -item[0]))[1]
-        sectors = ascending(np.concatenate(examples))
+        sectors = max(examples.items(), key=lambda item: (len(item[1]), -item[0]))[1]
         pattern = sectors - sectors[0]
-        period = 0
-        coefficients = self._line(names, first, period)
-        if coefficients is None:
-            for candidate in dict.fromkeys(_periods(names, first, self.total)):
-                if 1 < candidate < self.total:
-                    coefficients = self._line(names, first, candidate)
-                    if coefficients is not None:
-                        period = candidate
-                        break
         compact = bool((last - first).max() <= max(2 * pattern[-1], 64))
+        coefficients, period = self._any_line(names, first, 1.01)
+        mean = float(count.mean())
+        tile = _new_per_block(names, first, pattern, mean) if compact else None
+        if coefficients is None and compact and tile is None:
+            # Blocks that begin wherever a row or a plane of theirs does, near the line.
+            coefficients, period = self._any_line(names, first, _NEAR * _usual_run(sectors))
         return _Access(
             self,
             touched.writes,
             pattern,
             coefficients if compact else None,
             (int(first.min()), int(last.max()) + 1),
-            float(count.mean()),
-            _new_per_block(names, first, pattern, float(count.mean())) if compact else None,
-            sectors,
+            mean,
+            tile,
+            examples,
             period,
         )
+
+    def _any_line(self, blocks: Array, first: Array, away: float) -> tuple[Array | None, int]:
+        """A line that the first sector is not further from, and the period after which it begins anew, or 0."""
+        coefficients = self._line(blocks, first, 0, away)
+        if coefficients is not None:
+            return coefficients, 0
+        for period in dict.fromkeys(_periods(blocks, first, self.total)):
+            if 1 < period < self.total:
+                coefficients = self._line(blocks, first, period, away)
+                if coefficients is not None:
+                    return coefficients, period
+        return None, 0
 
     def indices(self, blocks: Array, period: int = 0) -> Array:
         """``(blocks, 4)``: one, and the index along x, y and z; or, with a period, within it and of it."""
@@ -164,15 +178,15 @@ class Footprints:
             gx, gy = period, self.total // period + 1
         return np.stack([np.ones(len(blocks)), blocks % gx, blocks // gx % gy, blocks // (gx * gy)], axis=1)
 
-    def _line(self, blocks: Array, first: Array, period: int) -> Array | None:
-        """Coefficients of the first sector as a linear function of the block's index, if it is one."""
+    def _line(self, blocks: Array, first: Array, period: int, away: float) -> Array | None:
+        """Coefficients of the first sector as a linear function of the block's index, if it is one but for ``away`` sectors."""
         if len(blocks) < 2:
             return np.array([float(first[0]), 0, 0, 0])
         matrix = self.indices(blocks, period)
         origin = first.min()
         coefficients, *_ = np.linalg.lstsq(matrix, (first - origin).astype(np.float64), rcond=None)
-        away = np.abs(matrix @ coefficients - (first - origin))
-        if np.count_nonzero(away <= 1.01) < _FITTING * len(blocks):
+        error = np.abs(matrix @ coefficients - (first - origin))
+        if np.count_nonzero(error <= away) < _FITTING * len(blocks):
             return None
         coefficients[0] += origin
         result: Array = coefficients
@@ -182,28 +196,21 @@ class Footprints:
 def _joined(accesses: list[_Access]) -> list[_Access]:
     """Accesses with those joined that go over the same addresses, such as the elements of what is stored one by one."""
     result: list[_Access] = []
+    ranges: list[list[_Access]] = []
     groups: dict[Any, list[_Access]] = {}
     for each in accesses:
         if each.coefficients is None:
-            # Of about the same range: by its middle and size.
-            low, high = each.extent
-            size = high - low
-            size_class = round((low + high) / 2 / max(size, 1) * 10), round(math.log2(size) * 4)
-            groups.setdefault((each.writes, *size_class), []).append(each)
+            same = (group for group in ranges if group[0].writes == each.writes and _overlap(group[0], each))
+            group = next(same, None)
+            if group is None:
+                ranges.append([each])
+            else:
+                group.append(each)
         else:
             slopes = tuple(np.round(each.coefficients[1:], 2).tolist())
             groups.setdefault((each.writes, each.period, *slopes), []).append(each)
+    result += [_range_of(group) for group in ranges]
     for group in groups.values():
-        if group[0].coefficients is None:
-            joined = group[0]
-            joined.count = max(each.count for each in group)
-            if all(each.tile for each in group):
-                examples = [each.example for each in group if each.example is not None]
-                distinct = ascending(np.concatenate(examples))
-                together = len(distinct) / sum(map(len, examples))
-                joined.tile = sum(each.tile or 0.0 for each in group) * together
-            result.append(joined)
-            continue
         group.sort(key=lambda each: each.start)
         pending = [group[0]]
         for each in group[1:]:
@@ -215,6 +222,35 @@ def _joined(accesses: list[_Access]) -> list[_Access]:
                 pending = [each]
         result.append(_union(pending))
     return result
+
+
+def _overlap(one: _Access, other: _Access) -> bool:
+    """Whether the ranges of two accesses are nearly the same."""
+    both = min(one.extent[1], other.extent[1]) - max(one.extent[0], other.extent[0])
+    either = max(one.extent[1], other.extent[1]) - min(one.extent[0], other.extent[0])
+    return both >= _SAME_RANGE * either
+
+
+def _range_of(accesses: list[_Access]) -> _Access:
+    """Accesses that follow no line, over about the same range, as one."""
+    joined = accesses[0]
+    if len(accesses) == 1:
+        return joined
+    joined.extent = min(each.extent[0] for each in accesses), max(each.extent[1] for each in accesses)
+    # How much of what they touch is touched by one of them alone, by a block that has them all.
+    blocks = set.intersection(*(set(each.examples) for each in accesses))
+    if not blocks:
+        # Blocks that do different things.
+        joined.count = max(each.count for each in accesses)
+        joined.tile = max((each.tile for each in accesses if each.tile), default=None)
+        return joined
+    examples = [np.concatenate([each.examples[block] for each in accesses]) for block in blocks]
+    together = sum(len(ascending(each)) for each in examples) / sum(map(len, examples))
+    joined.count = sum(each.count for each in accesses) * together
+    if any(each.tile for each in accesses):
+        # Of blocks that are tiles in one access the others are parts of the tiles.
+        joined.tile = sum(each.tile or each.count for each in accesses) * together
+    return joined
 
 
 def _union(accesses: list[_Access]) -> _Access:
@@ -243,6 +279,19 @@ def _periods(blocks: Array, first: Array, total: int) -> Iterator[int]:
     yield from (1 << exponent for exponent in range(1, total.bit_length()))
 
 
+def _usual_run(sectors: Array) -> float:
+    """How many sectors follow each other, where most of ``sectors`` are, with gaps no longer than what is between them."""
+    run = _median_run(sectors, 1)
+    return _median_run(sectors, run + 1)
+
+
+def _median_run(sectors: Array, step: float) -> float:
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(sectors) > step)))
+    ends = np.append(starts[1:], len(sectors)) - 1
+    lengths = sectors[ends] - sectors[starts] + 1
+    return float(np.median(np.repeat(lengths, ends - starts + 1)))
+
+
 def _new_per_block(blocks: Array, first: Array, pattern: Array, count: float) -> float | None:
     """Sectors that each block touches and its neighbour does not, where most neighbours are as far apart; else ``None``."""
     neighbours = np.diff(blocks) == 1
@@ -269,9 +318,9 @@ class _Access:
     extent: tuple[int, int]
     count: float
     #: Of blocks that are tiles: sectors that each of them adds.
-    tile: float | None = None
-    #: Sectors of one block.
-    example: Array | None = None
+    tile: float | None
+    #: Sectors of some blocks, by their indices.
+    examples: dict[int, Array]
     #: Blocks after which what is linear begins anew, where a kernel divides the block's index; 0 where it does not.
     period: int = 0
     #: Sectors that the last wave brought into the cache.

@@ -28,3 +28,68 @@ def test_what_is_touched_at_random(far: bool) -> None:
         assert len(level2._pages) == 0
     else:
         assert moved.read_misses == pytest.approx(size, rel=0.02)
+
+
+@pytest.mark.parametrize("base", [0, 1 << 20, (1 << 20) + 77_777, 3_000_000, 123_456_789])
+def test_accesses_to_other_parts_of_a_range_add_up(base: int) -> None:
+    """What accesses without an order touch is all of it counted, wherever the range lies."""
+    generator = np.random.default_rng(5)
+    total, accesses, each, size = 5_000, 4, 50, 1 << 22
+    footprints = Footprints((total, 1, 1))
+    for block in range(0, total, total // 50):
+        # One after the other, as the unrolled turns of a loop.
+        for site in range(accesses):
+            quarters = generator.integers(0, size // accesses, each) * accesses + site
+            footprints.add(site, (0 << KEY_SHIFT) | (base + quarters), block, writes=False)
+    moved = footprints.moved(100, Level2(8 * _PAGE * SECTOR))
+    assert moved.distinct_read == pytest.approx(total * accesses * each, rel=0.15)
+
+
+def test_the_same_sectors_count_once_for_accesses_without_an_order() -> None:
+    """Two accesses to what is chosen at random, one after the other, touch no more than one of them."""
+    generator = np.random.default_rng(5)
+    total, each, size = 5_000, 50, 1 << 22
+    footprints = Footprints((total, 1, 1))
+    for block in range(0, total, total // 50):
+        sectors = generator.integers(0, size, each)
+        for site in range(2):
+            footprints.add(site, (0 << KEY_SHIFT) | sectors, block, writes=False)
+    moved = footprints.moved(100, Level2(8 * _PAGE * SECTOR))
+    assert moved.distinct_read == pytest.approx(total * each, rel=0.1)
+
+
+def test_blocks_that_begin_at_a_row() -> None:
+    """Blocks whose first row is where their first element is rounded down to touch all rows, and each of them hardly twice."""
+    # Blocks of 256 elements, of rows of 56 that read 14 sectors; the planes below have as many rows, 49 blocks each.
+    row, planes, blocks = 14, 64, 49
+    footprints = Footprints((planes * blocks, 1, 1))
+    for start in range(0, planes * blocks, 61):
+        position = start % blocks * 256
+        rows = np.arange(position // 56 // 2, (position + 255) // 56 // 2 + 1)
+        sectors = (start // blocks * 112 + rows)[:, None] * row + np.arange(row)
+        footprints.add(1, (0 << KEY_SHIFT) | sectors.ravel(), start, writes=False)
+    moved = footprints.moved(512, Level2(64 * _PAGE * SECTOR))
+    needed = planes * 112 * row
+    assert moved.regular == 1
+    assert moved.distinct_read == pytest.approx(needed, rel=0.05)
+    assert moved.read_misses == pytest.approx(needed, rel=0.05)
+
+
+def test_tiles_with_something_beside_them() -> None:
+    """Blocks that follow each other in most accesses, and in one are wherever they like, touch what they touch there as well."""
+    generator = np.random.default_rng(7)
+    channels, images, plane, quarter, rest = 64, 64, 784, 164, 128
+    total, order = channels * images // 4, generator.permutation(channels)
+    footprints = Footprints((total, 1, 1))
+    for batch in range(8):
+        for block in range(batch * 128, batch * 128 + 16):
+            # Four planes of a channel.
+            planes = ((block % 16 * 4 + np.arange(4)) * channels + order[block // 16])[:, None] * plane
+            for site in range(4):
+                sectors = planes + site * quarter + np.arange(quarter)
+                footprints.add(site, (0 << KEY_SHIFT) | sectors.ravel(), block, writes=False)
+            sectors = planes[generator.integers(4)] + 4 * quarter + np.arange(rest)
+            footprints.add(4, (0 << KEY_SHIFT) | sectors, block, writes=False)
+    moved = footprints.moved(528, Level2(16 * _PAGE * SECTOR))
+    assert moved.regular < 1
+    assert moved.distinct_read == pytest.approx(total * (16 * quarter + rest), rel=0.02)
