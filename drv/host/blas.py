@@ -97,10 +97,13 @@ def single_threaded() -> bool:
 def matmul_for(multiplications: int) -> Callable[..., NDArray[Any]]:
     """What multiplies matrices for products of so many multiplications: :func:`multiply` where threads share it.
 
-    Otherwise :func:`product`, or just ``np.matmul`` where they are small.
+    Otherwise as :func:`product_for` says.
     """
-    if multiplications >= 2 * _BLOCK:
-        return multiply
+    return multiply if multiplications >= 2 * _BLOCK else product_for(multiplications)
+
+
+def product_for(multiplications: int) -> Callable[..., NDArray[Any]]:
+    """What multiplies matrices on this thread: :func:`product`, or just ``np.matmul`` where they are small."""
     return product if multiplications >= mkl.LEAST_OF_HALF and mkl.library() is not None else np.matmul
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from drv.host.blas import product
+from drv.host.blas import product_for
 from drv.host.threads import share
 from nvrtc_kernels.convolution import Windows
 
@@ -220,10 +220,17 @@ def _joint_columns(shifted: Array, block: _Block, kernel_elements: Sequence[Any]
     return result.reshape(channels, len(kernel_elements), -1)
 
 
+def _product(geometry: Geometry) -> Callable[..., Array]:
+    """What multiplies matrices for a convolution of all items."""
+    weight = geometry.filters * (geometry.channels // geometry.groups) * geometry.windows.kernel_elements
+    return product_for(geometry.items * weight * geometry.windows.positions // geometry.groups)
+
+
 def _forward_plain(geometry: Geometry) -> Run:
     """Windows of single elements: the image is the matrix."""
     items, groups, positions = geometry.items, geometry.groups, geometry.windows.positions
     width, filters = geometry.channels // groups, geometry.filters // groups
+    product = _product(geometry)
 
     def run(x: Array, weight: Array, out: Array) -> None:
         matrix, images = weight.reshape(groups, filters, width), x.reshape(items, groups, width, positions)
@@ -242,7 +249,7 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
         return winograd.forward(geometry)
     if geometry.plain and positions >= _FEW:
         return _forward_plain(geometry)
-    cut, shift = _Cut(geometry, dtype), _Shift(windows)
+    cut, shift, product = _Cut(geometry, dtype), _Shift(windows), _product(geometry)
     filters, rows = geometry.filters // groups, geometry.channels // groups * windows.kernel_elements
 
     def run(x: Array, weight: Array, out: Array) -> None:
@@ -296,7 +303,9 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
     alone = geometry.depthwise and filters == 1
     if turned is not None and winograd.fits(turned, dtype):
         return winograd.input_gradient(turned)
-    if turned is not None and (geometry.plain or alone or (width > 1 and filters <= 2 * width)):
+    # A large weight costs more to turn around than few windows to be added up.
+    few = windows.positions < _FEW and geometry.items * windows.positions < filters
+    if turned is not None and not few and (geometry.plain or alone or (width > 1 and filters <= 2 * width)):
         convolve, kernel = forward(turned, dtype), windows.kernel
 
         def run_reversed(grad: Array, weight: Array, out: Array) -> None:
@@ -307,7 +316,10 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
         return run_reversed
     if geometry.depthwise:
         return _depthwise_input(geometry, dtype)
-    cut, shift = _Cut(geometry, dtype), _Shift(windows)
+    cut, shift, product = _Cut(geometry, dtype), _Shift(windows), _product(geometry)
+
+    positions, kernel_size = windows.positions, windows.kernel_elements
+    channels = geometry.channels
 
     def run(grad: Array, weight: Array, out: Array) -> None:
         matrix = weight.reshape(groups, filters, -1).swapaxes(1, 2)
@@ -316,12 +328,21 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
         def work(chunk: slice, room: Array) -> None:
             argument, target = flat[chunk], out[chunk]
             items = len(argument)
-            shifted = shift.zeros(items, geometry.channels, dtype)
+            shifted = shift.zeros(items, channels, dtype)
+            if positions < _FEW:
+                # All items in one product.
+                (block, kernel_elements), *_ = cut.blocks
+                joint = argument.transpose(1, 2, 0, 3).reshape(groups, filters, -1)
+                columns = product(matrix, joint).reshape(channels, kernel_size, items, *block.shape)
+                for number, seen in enumerate(kernel_elements):
+                    shifted[seen] += columns[:, number].swapaxes(0, 1)
+                shift.sum(shifted, target)
+                return
             for block, kernel_elements in cut.blocks:
-                columns = room[: items * geometry.channels * windows.kernel_elements * block.positions]
+                columns = room[: items * channels * kernel_size * block.positions]
                 columns = columns.reshape(items, groups, -1, block.positions)
                 product(matrix, argument[..., block.first : block.first + block.positions], out=columns)
-                columns = columns.reshape(items, geometry.channels, windows.kernel_elements, *block.shape)
+                columns = columns.reshape(items, channels, kernel_size, *block.shape)
                 for number, seen in enumerate(kernel_elements):
                     shifted[seen] += columns[:, :, number]
             shift.sum(shifted, target)
@@ -338,14 +359,14 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
         return _depthwise_weight(geometry, dtype)
     if winograd.fits(geometry, dtype):
         return winograd.weight_gradient(geometry)
-    cut, shift = _Cut(geometry, dtype), _Shift(windows)
+    cut, shift, product = _Cut(geometry, dtype), _Shift(windows), _product(geometry)
     filters, rows = geometry.filters // groups, geometry.channels // groups * windows.kernel_elements
     plain = geometry.plain
     nbytes = geometry.filters * rows * np.dtype(dtype).itemsize
     # Always as many sums, whatever there are of threads.
     partial_sums = max(min(_PARTIAL, _PARTIAL_BYTES // nbytes, cut.pieces), 1)
 
-    def add(total: Array, images: Array, grads: Array, room: Array) -> None:
+    def add(total: Array, images: Array, grads: Array, room: Array, *, first: bool) -> None:
         items = len(images)
         shifted = None if plain and items == 1 else shift.of(images)
         for block, kernel_elements in cut.blocks:
@@ -356,25 +377,31 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
                 columns = _joint_columns(shifted, block, kernel_elements, room)
             # All items in one product, which adds them up.
             argument = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
-            total += product(argument, columns.reshape(groups, rows, -1).swapaxes(1, 2))
+            factor = columns.reshape(groups, rows, -1).swapaxes(1, 2)
+            if first:
+                product(argument, factor, out=total)
+                first = False
+            else:
+                total += product(argument, factor)
 
     def run(x: Array, grad: Array, out: Array) -> None:
         flat = grad.reshape(geometry.items, geometry.filters, -1)
-        sums = np.zeros((partial_sums, groups, filters, rows), dtype)
+        whole = out.reshape(1, groups, filters, rows)
+        # One sum alone is the result.
+        sums = whole if partial_sums == 1 else np.empty((partial_sums, groups, filters, rows), dtype)
 
         def work(number: int) -> None:
             room = np.empty(cut.size, dtype)
-            for piece in range(
-                number * cut.pieces // partial_sums, (number + 1) * cut.pieces // partial_sums
-            ):
+            start, end = (each * cut.pieces // partial_sums for each in (number, number + 1))
+            for piece in range(start, end):
                 chunk = cut.chunks[piece]
-                add(sums[number], x[chunk], flat[chunk], room)
+                add(sums[number], x[chunk], flat[chunk], room, first=piece == start)
 
         if partial_sums == 1:
             work(0)
-        else:
-            share_products(work, partial_sums)
-        np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))
+            return
+        share_products(work, partial_sums)
+        np.add.reduce(sums, axis=0, out=whole[0])
 
     return run
 
@@ -421,7 +448,7 @@ def _depthwise_forward(geometry: Geometry, dtype: Any) -> Run:
             shifted = shift.of(x[item : item + 1, channels])
             columns = _columns(shifted, planes.block, planes.kernel_elements, room)[0]
             columns = columns.reshape(len(columns), windows.kernel_elements, -1)
-            product(matrix[channels], columns, out=results[item, channels])
+            np.matmul(matrix[channels], columns, out=results[item, channels])
 
         planes.share(work)
 
@@ -444,7 +471,7 @@ def _depthwise_input(geometry: Geometry, dtype: Any) -> Run:
             if argument.shape[1] == 1:
                 np.multiply(matrix[channels], argument, out=columns)
             else:
-                product(matrix[channels], argument, out=columns)
+                np.matmul(matrix[channels], argument, out=columns)
             columns = columns.reshape(1, len(argument), windows.kernel_elements, *windows.out)
             for number, seen in enumerate(planes.kernel_elements):
                 shifted[seen] += columns[:, :, number]
@@ -468,7 +495,7 @@ def _depthwise_weight(geometry: Geometry, dtype: Any) -> Run:
             shifted = shift.of(x[item : item + 1, channels])
             columns = _columns(shifted, planes.block, planes.kernel_elements, room)[0]
             columns = columns.reshape(len(columns), windows.kernel_elements, -1)
-            product(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
+            np.matmul(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
 
         planes.share(work)
         np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))

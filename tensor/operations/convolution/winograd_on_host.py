@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from drv.host.blas import product
+from drv.host.blas import product_for
 from nvrtc_kernels.host_loops import winograd as loops
 from nvrtc_kernels.host_loops.transposition import copy_transposed
 from tensor.core.host.memory import empty_array
@@ -88,6 +88,8 @@ class _Tiles:
         self.rows = self.high if self.items > 1 else max(min(room // self.across, self.high), 1)
         #: Tiles of a chunk at most.
         self.count = self.items * self.rows * self.across
+        #: What multiplies the matrices of a chunk.
+        self.product = product_for(self.count * self.channels * self.filters)
         self.chunks = [
             _Chunk(
                 slice(item, min(item + self.items, geometry.items)),
@@ -188,7 +190,7 @@ def _convolution(geometry: Geometry) -> Run:
         def work(part: int) -> None:
             image, result = _Image(tiles), _Result(tiles)
             for chunk in tiles.chunks_of(part, parts):
-                products = product(image.of(x, chunk), weight, out=result.memory(chunk))
+                products = tiles.product(image.of(x, chunk), weight, out=result.memory(chunk))
                 result.write(products, out, chunk)
 
         share_products(work, parts)
@@ -237,7 +239,7 @@ def weight_gradient(geometry: Geometry) -> Run:
             image, result = _Image(tiles), _Result(tiles)
             for chunk in tiles.chunks_of(part, parts):
                 tiled = result.of_gradient(grads, chunk).swapaxes(1, 2)
-                products = product(tiled, image.of(images, chunk))
+                products = tiles.product(tiled, image.of(images, chunk))
                 if sums[part] is None:
                     sums[part] = products
                 else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.host.blas import columns_at_once, product
+from drv.host.blas import columns_at_once, product_for
 from nvrtc_kernels import host_loops
 from nvrtc_kernels.host_loops import lstm as loops
 
@@ -77,6 +77,7 @@ def forward(
     columns = [
         (weight[:, at : at + width], products[:, at : at + width]) for at in range(0, gates.shape[1], width)
     ]
+    product = product_for(states.size * width)
     for first, count in spans:
         h = states[:count]
         for factor, into in columns:
@@ -116,6 +117,7 @@ def backward(
     own, into, before = gates.ctypes.data, result.ctypes.data, cell_before.ctypes.data
     running = states.ctypes.data, cells.ctypes.data
     of_results = [] if grad is None else [grad.ctypes.data]
+    product = product_for(states.size * len(weight))
     for first, count in reversed(spans):
         at, of_row = first * row, first * of_gates
         planned[count](
