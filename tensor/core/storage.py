@@ -567,7 +567,8 @@ class DeviceStorage(Storage):
 
     def __del__(self) -> None:
         if self.block is not None:
-            self.device_state.free(self.block)
+            free = self.device_state.free
+            free(self.block)
 
     def record_stream(self, stream: Stream) -> None:
         """Note that ``stream`` uses the bytes: once freed, they are not reused before its work is done."""

@@ -110,8 +110,10 @@ class CachingAllocator(Gated):
     @section
     def allocate(self, size: int, stream: int = 0) -> CachedBlock:
         """See :meth:`~drv.allocators.protocol.Allocator.allocate`."""
+        # ``self._enter()`` would be looked for among the methods first, in vain: 20 ns each.
+        enter, leave = self._enter, self._leave
         try:
-            self._enter()
+            enter()
         except IndexError:
             if self._is_inside():
                 return self._allocate_aside(size, stream)
@@ -158,7 +160,7 @@ class CachingAllocator(Gated):
                 self._note_allocation(block)
             return block
         finally:
-            self._leave(None)
+            leave(None)
 
     @section
     def free(self, block: CachedBlock) -> None:
@@ -166,8 +168,9 @@ class CachingAllocator(Gated):
         if not block.live:
             raise InvalidValueError(f"{block!r} was freed before")
         block.live = False
+        enter, leave = self._enter, self._leave
         try:
-            self._enter()
+            enter()
         except IndexError:
             self._deferred.append(block)
             self._due = True
@@ -192,7 +195,7 @@ class CachingAllocator(Gated):
             else:
                 self._take_back(block)
         finally:
-            self._leave(None)
+            leave(None)
 
     def record_stream(self, block: CachedBlock, stream: int, device: int | None = None) -> None:
         """See :meth:`~drv.allocators.protocol.Allocator.record_stream`."""
