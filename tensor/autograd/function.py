@@ -16,7 +16,7 @@ from .recording import saved
 from .recording.inplace import attach_in_place, check_in_place, save_written
 from .recording.node import Node, place_in_graph, track_view
 from .recording.recorder import BackwardFormula, Derivative
-from .recording.state import AutogradState
+from .recording.state import new_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -422,7 +422,7 @@ def _place(node: FunctionNode, args: tuple[Any, ...], results: Sequence[Any], sh
         if _is_among(result, node.ctx.dirty_tensors):
             attach_in_place(node, args, result, number, placed=True)
             continue
-        state = result._autograd = AutogradState(requires_grad=True, edge=(node, number))
+        state = result._autograd = new_state(requires_grad=True, edge=(node, number))
         if result._base is not None:
             state.origin = "function"
             track_view(result)

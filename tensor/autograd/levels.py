@@ -14,7 +14,7 @@ from tensor.core.base import view_of
 from tensor.core.modes.grad_mode import modes
 
 from .recording.node import AccumulateGrad, Node, edge_of, place_in_graph
-from .recording.state import AutogradState, recorded
+from .recording.state import new_state, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,6 +139,6 @@ def settled(result: Tensor, level: Level) -> Tensor:
     if state.edge is None and state.accumulator is not None and isinstance(state.accumulator(), LevelNode):
         # A variable that the function returned: outside it is no leaf.
         outer = view_of(result._storage, result._layout, result._offset)
-        outer._autograd = AutogradState(True, edge_of(result))
+        outer._autograd = new_state(True, edge_of(result))
         return outer
     return result

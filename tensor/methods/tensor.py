@@ -11,7 +11,7 @@ from tensor.autograd.differentiation import backward
 from tensor.autograd.recording import hooks, storage_views
 from tensor.autograd.recording.inplace import become
 from tensor.autograd.recording.node import edge_of
-from tensor.autograd.recording.state import AutogradState
+from tensor.autograd.recording.state import new_state
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, register, view_of
 from tensor.core.modes.grad_mode import modes
@@ -166,7 +166,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
                     "clone to get a normal tensor"
                 )
             if state is None:
-                state = self._autograd = AutogradState()
+                state = self._autograd = new_state()
         elif state is None:
             return self
         elif state.edge is not None:
@@ -225,7 +225,7 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
             if grad is self:
                 raise RuntimeError("can't assign Variable as its own grad")
         if self._autograd is None:
-            self._autograd = AutogradState()
+            self._autograd = new_state()
         if recorders:
             recorders[-1].gradient_asked(self)
         self._autograd.grad = grad

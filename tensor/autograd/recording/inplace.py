@@ -21,7 +21,7 @@ from .hooks import keep_gradient
 from .node import Node, attach, place_in_graph, track_view
 from .recorder import mask_of
 from .saved import WrittenView, number_of
-from .state import AutogradState
+from .state import AutogradState, new_state
 from .storage_views import AS_STRIDED, as_strided, view_as_complex, view_as_real
 from .views import ViewNode
 
@@ -160,7 +160,7 @@ class _History:
         whole = self._whole()
         assert whole is not None, "a node that runs stands in its CopySlices"
         layout, view = whole.layouts[0], whole.view
-        edge = AutogradState(requires_grad=True, edge=(whole, 0))
+        edge = new_state(requires_grad=True, edge=(whole, 0))
         if view.dtype is layout.dtype:
             base = view_of(value._storage, layout, 0)
             base._autograd = edge
@@ -197,7 +197,7 @@ def _new_history(tensor: Tensor, node: Node, number: int, written: Tensor | None
     """Let ``tensor`` come from ``node``, which wrote its view ``written`` or, with ``None``, all of it."""
     state = tensor._autograd
     if state is None:
-        state = tensor._autograd = AutogradState()
+        state = tensor._autograd = new_state()
     former, had_history = state.edge, state.requires_grad
     state.requires_grad = True
     state.edge = (node, number)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 #: A node, and which of its outputs.
 Edge: TypeAlias = "tuple[Node, int]"
 
-_new: Any = object.__new__
 _sequence = itertools.count()
 _LAST = 1 << 62
 #: Two threads may use a leaf for the first time at once; only one of them makes its node.
@@ -262,8 +261,8 @@ def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None
     """Put ``node`` into the graph: the operation that made ``outputs`` of ``inputs``."""
     place_in_graph(node, inputs, outputs)
     if len(outputs) == 1:
-        # As recorded() would, without the call.
-        outputs[0]._autograd = state = _new(AutogradState)
+        # As new_state() would, without the call.
+        outputs[0]._autograd = state = AutogradState()
         state.requires_grad = True
         state.edge = node, 0
         state.history = 0
@@ -282,7 +281,7 @@ def attach_one(node: Node, output: Tensor, layout: Layout) -> None:
     node.stream = device_state.local.stream if device_state.is_cuda else None
     if anomaly.mode.enabled:
         anomaly.note(node.metadata)
-    output._autograd = state = _new(AutogradState)
+    output._autograd = state = AutogradState()
     state.requires_grad = True
     state.edge = node, 0
     state.history = 0

@@ -325,7 +325,11 @@ class BackwardFormula:
             form = self.form(mask, (a, b))
         node.form = form
         node.context = ()
-        node.saved = form.save((a, b), (output,)) if form.saved_positions else ()
+        if form.saved_positions:
+            save = form.save
+            node.saved = save((a, b), (output,))
+        else:
+            node.saved = ()
         if mask[0]:
             state = a._autograd
             left = state.edge if state.edge is not None and a._base is None else edge_of(a)

@@ -9,7 +9,7 @@ from tensor.core.base import TensorBase, view_of
 from tensor.core.modes.grad_mode import Blocks, unrecorded
 
 from .node import edge_of
-from .state import AutogradState
+from .state import new_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,7 +191,7 @@ def restore(entry: Any, node: Node) -> Any:
         result = view_of(value._storage, value._layout, value._offset)
         if origin is not None:
             is_edge = type(origin) is tuple
-            result._autograd = AutogradState(requires_grad=True, edge=origin) if is_edge else origin
+            result._autograd = new_state(requires_grad=True, edge=origin) if is_edge else origin
         return result
     if cls is WrittenView:
         value = restore(entry.entry, node)
@@ -213,7 +213,7 @@ def restore_all(entries: Sequence[Any], node: Node) -> list[Any]:
 
 def _reattached(tensor: Tensor, node: Node, number: int) -> Tensor:
     result = view_of(tensor._storage, tensor._layout, tensor._offset)
-    result._autograd = AutogradState(requires_grad=True, edge=(node, number))
+    result._autograd = new_state(requires_grad=True, edge=(node, number))
     return result
 
 

@@ -50,14 +50,10 @@ class AutogradState(_Rare):
 
     __slots__ = ("__dict__", "edge", "history", "origin", "requires_grad")
 
+    requires_grad: bool
     edge: Edge | None
+    history: int
     origin: str | None
-
-    def __init__(self, requires_grad: bool = False, edge: Edge | None = None) -> None:
-        self.requires_grad = requires_grad
-        self.edge = edge
-        self.history = 0
-        self.origin = None
 
     @property
     def grad_fn(self) -> Any:
@@ -65,14 +61,19 @@ class AutogradState(_Rare):
         return None if self.edge is None else self.edge[0]
 
 
-_new = object.__new__
+def new_state(requires_grad: bool = False, edge: Edge | None = None) -> AutogradState:
+    """A state of a tensor that has had none.
+
+    The class has no ``__init__``, so that what records an operation, which has no calls to spare, may do the same.
+    """
+    self = AutogradState()
+    self.requires_grad = requires_grad
+    self.edge = edge
+    self.history = 0
+    self.origin = None
+    return self
 
 
 def recorded(node: Any, number: int) -> AutogradState:
     """The state of output ``number`` of ``node``."""
-    self = _new(AutogradState)
-    self.requires_grad = True
-    self.edge = node, number
-    self.history = 0
-    self.origin = None
-    return self
+    return new_state(True, (node, number))

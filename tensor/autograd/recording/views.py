@@ -14,7 +14,7 @@ from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .node import Node, attach, track_view
 from .recorder import BackwardFormula, Derivative
-from .state import AutogradState
+from .state import AutogradState, new_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +92,7 @@ def _shown(input: Tensor, layout: Layout, offset: int) -> Tensor:
 
 def _leave_out(view: Tensor, state: AutogradState) -> None:
     """Note why a view of a tensor with this state is not recorded."""
-    output = view._autograd = AutogradState()
+    output = view._autograd = new_state()
     output.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
 
 
