@@ -117,6 +117,7 @@ class GraphTask:
         "accumulated",
         "accumulates",
         "arrived",
+        "awaits",
         "callbacks",
         "captured",
         "captures",
@@ -147,6 +148,8 @@ class GraphTask:
         self.needed = None if captures is None else _needed(self.dependencies, self.captures)
         #: For each output of a node what has arrived: a gradient, or one that is to be waited for.
         self.arrived: dict[Node, list[Any]] = {}
+        #: Whether there ever was one to be waited for.
+        self.awaits = False
         #: Nodes whose gradients are all there, by age; and leaves, which go first.
         self.ready: list[tuple[int, Node]] = []
         self.leaves: deque[AccumulateGrad] = deque()
@@ -256,6 +259,7 @@ class GraphTask:
             slots[number] = gradient
         else:
             slots[number] = hold(gradient, stream, target)
+            self.awaits = True
 
     def evaluate(self, node: Node) -> list[Any]:
         """Gradients of the inputs of ``node``, for the edges in ``node.next``; an empty list where there are none."""
@@ -269,7 +273,9 @@ class GraphTask:
             return []
         if hooks is not None:
             hooks.run_before(grads)
-        results = self._watched(node, grads) if anomaly.mode.enabled else self.derivatives(node, grads)
+        results = (
+            self._watched(node, grads) if anomaly.mode.enabled else node.gradients(grads, self.keep_graph)
+        )
         if hooks is not None and hooks.after:
             results = list(hooks.run_after(tuple(results), tuple(grads)))
         if not self.keep_graph:
@@ -300,9 +306,10 @@ class GraphTask:
         grads = self.arrived.pop(node, None)
         if grads is None:
             return [None] * len(node.layouts)
-        for number, value in enumerate(grads):
-            if type(value) is Awaited:
-                grads[number] = value.take(stream_on(value.value._layout.device_state, node))
+        if self.awaits:
+            for number, value in enumerate(grads):
+                if type(value) is Awaited:
+                    grads[number] = value.take(stream_on(value.value._layout.device_state, node))
         return grads
 
     def capture(self, node: Node, grads: list[Any]) -> None:
@@ -313,28 +320,11 @@ class GraphTask:
         for number, position in expected:
             self.captured[position] = grads[number]
 
-    def derivatives(self, node: Node, grads: list[Any]) -> list[Any]:
-        """Gradients of the inputs of ``node``."""
-        if grads[0] is None and not node.takes_none and all(grad is None for grad in grads):
-            return [None] * len(node.next)
-        backward = node.last_backward
-        if backward is None or self.keep_graph:
-            backward = node.backward
-        results = backward(*grads)
-        if type(results) is not tuple:
-            results = (results,)
-        if len(results) != len(node.next):
-            raise RuntimeError(
-                f"Function {node.name()} returned an incorrect number of gradients (expected {len(node.next)}, got "
-                f"{len(results)})"
-            )
-        return list(results)
-
     def _watched(self, node: Node, grads: list[Any]) -> list[Any]:
-        """:meth:`derivatives` in anomaly mode."""
+        """The gradients of the inputs of ``node``, in anomaly mode."""
         before, anomaly.running.node = anomaly.running.node, node
         try:
-            results = self.derivatives(node, grads)
+            results = node.gradients(grads, self.keep_graph)
         except Exception:
             report(node)
             raise

@@ -61,8 +61,6 @@ class Node:
     #: By output, those other outputs that are computed from it although their gradients do not pass through it: it gets a part
     #: of its gradient. Few nodes have such.
     derived: Mapping[int, Collection[int]] = MappingProxyType({})
-    #: Whether ``backward`` is called although no gradient has arrived.
-    takes_none = False
     #: ``backward`` of a node that frees what was saved on the way, where the graph is not used afterwards; None where there
     #: is little to free.
     last_backward: Callable[..., Any] | None = None
@@ -81,6 +79,36 @@ class Node:
         engine. Subclasses define it; here NotImplementedError is raised.
         """
         raise NotImplementedError
+
+    def gradients(self, grads: list[Any], keep_graph: bool) -> list[Any]:
+        """Gradients of the inputs, one for each edge in ``next``: :meth:`backward` as the engine calls it.
+
+        Parameters
+        ----------
+        grads : list of Tensor or None
+            The gradients of the outputs.
+        keep_graph : bool
+            Whether what was saved is needed again.
+
+        Raises
+        ------
+        RuntimeError
+            If ``backward`` gives another number of gradients.
+        """
+        if grads[0] is None and all(grad is None for grad in grads):
+            return [None] * len(self.next)
+        backward = self.last_backward
+        if backward is None or keep_graph:
+            backward = self.backward
+        results = backward(*grads)
+        if type(results) is not tuple:
+            results = (results,)
+        if len(results) != len(self.next):
+            raise RuntimeError(
+                f"Function {self.name()} returned an incorrect number of gradients (expected {len(self.next)}, got "
+                f"{len(results)})"
+            )
+        return list(results)
 
     def name(self) -> str:
         """Name as PyTorch shows it, such as ``"AddBackward0"``."""

@@ -136,17 +136,15 @@ class OperationNode(Node):
             ]
         )
 
-    def backward(self, *grads: Any) -> Any:
-        """Gradients of the inputs."""
+    def gradients(self, grads: list[Any], keep_graph: bool) -> list[Any]:
+        """See :meth:`.Node.gradients`."""
+        form = self.form
+        if form.joint is not None or (grads[0] is None and all(grad is None for grad in grads)):
+            return super().gradients(grads, keep_graph)
         if self.saved is None:
             raise freed(self)
         values = restore_all(self.saved, self) if self.saved else ()
-        form, context = self.form, self.context
-        if form.joint is not None:
-            if form.composition is not None and modes.recording:
-                return self._composed(grads, values)
-            mask = tuple([edge is not None for edge in self.next])
-            return form.joint(mask, grads if len(grads) > 1 else grads[0], *values, *context)
+        context = self.context
         results: list[Any] = []
         for step in form.steps:
             if step is None:
@@ -160,7 +158,20 @@ class OperationNode(Node):
             if gradient is not None and gradient._layout.dtype.is_complex:
                 gradient = _real_for_real(gradient, self, len(results))
             results.append(gradient)
-        return tuple(results)
+        return results
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradients of the inputs."""
+        form = self.form
+        if form.joint is None:
+            return tuple(self.gradients(list(grads), True))
+        if self.saved is None:
+            raise freed(self)
+        values = restore_all(self.saved, self) if self.saved else ()
+        if form.composition is not None and modes.recording:
+            return self._composed(grads, values)
+        mask = tuple([edge is not None for edge in self.next])
+        return form.joint(mask, grads if len(grads) > 1 else grads[0], *values, *self.context)
 
     def _composed(self, grads: Sequence[Any], values: Sequence[Any]) -> Any:
         """Gradients of the inputs that may be differentiated themselves."""
