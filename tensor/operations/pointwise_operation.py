@@ -440,6 +440,17 @@ class Pointwise:
         )
         local = device_state.local
         convert = packed_number(compute_dtype)
+        # What is asked for most often is launched where it is allocated, without the call of another function.
+        if not numbers and len(tensors) == 1 and fresh:
+            make = maker(target)
+
+            def unary(a: Tensor) -> Tensor:
+                stream = local.stream
+                out = make(stream)
+                launch(stream.handle, out._storage.address, a._storage.address + a._offset)
+                return out
+
+            return unary
         if not numbers and len(tensors) == 1:
 
             def run_unary(out: Tensor, a: Tensor) -> None:
@@ -447,9 +458,8 @@ class Pointwise:
                     local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
                 )
 
-            return _allocating(run_unary, target, signature) if fresh else run_unary
+            return run_unary
         if not numbers and len(tensors) == 2 and fresh:
-            # The most frequent case, without the call of another function.
             make = maker(target)
 
             def binary(a: Tensor, b: Tensor) -> Tensor:
@@ -476,14 +486,26 @@ class Pointwise:
             make = maker(target)
 
             def several(*operands: Tensor) -> Tensor:
-                out = make()
+                stream = local.stream
+                out = make(stream)
                 addresses = [x._storage.address + x._offset for x in operands]
-                launch(local.stream.handle, out._storage.address, *addresses)
+                launch(stream.handle, out._storage.address, *addresses)
                 return out
 
             return several
 
-        if len(numbers) == 1 and len(tensors) == 1 and not fresh:
+        if len(numbers) == 1 and len(tensors) == 1 and fresh:
+            (first,), (second,) = tensors, numbers
+            make = maker(target)
+
+            def with_number(*operands: Any) -> Tensor:
+                number, x, stream = convert(operands[second]), operands[first], local.stream
+                out = make(stream)
+                launch(stream.handle, out._storage.address, x._storage.address + x._offset, number)
+                return out
+
+            return with_number
+        if len(numbers) == 1 and len(tensors) == 1:
             (first,), (second,) = tensors, numbers
 
             def run_with_number(out: Tensor, *operands: Any) -> None:

@@ -208,10 +208,11 @@ class Reduction:
             make, local, queue = maker(outs[0]), device_state.local, launch.run
 
             def run_one(input: Tensor, *numbers: float) -> tuple[Tensor]:
-                result = make()
+                stream = local.stream
+                result = make(stream)
                 storage = input._storage
                 queue(
-                    local.stream.handle,
+                    stream.handle,
                     result._storage.address,
                     storage.address + input._offset,
                     *(scalars if fixed else numbers),

@@ -147,8 +147,8 @@ class Direction:
         queue, size = work
 
         def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            result = make()
             stream = local.stream
+            result = make(stream)
             # Freed when this returns: only work behind these kernels on the stream can get the memory.
             block = allocate(size, stream.cuda_stream) if size else None
             try:
@@ -292,7 +292,7 @@ def _on_one_scratch(
             scratch = 0 if block is None else block.address
             try:
                 for position, make, queue, left, right in planned:
-                    result[position] = output = make()
+                    result[position] = output = make(stream)
                     a, b = operands[left], operands[right]
                     queue(
                         stream.handle,

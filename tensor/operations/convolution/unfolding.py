@@ -91,8 +91,9 @@ class _Way:
         launch, make, local = self.launch(device_state.native, out), maker(out), device_state.local
 
         def run(x: Tensor) -> Tensor:
-            result = make()
-            launch(local.stream.handle, result._storage.address, x._storage.address + x._offset)
+            stream = local.stream
+            result = make(stream)
+            launch(stream.handle, result._storage.address, x._storage.address + x._offset)
             return result
 
         return run

@@ -57,8 +57,9 @@ def _generate_plan(expression: pointwise.Expression, layout: Layout) -> Callable
     launch = pointwise.plan_generator(device_state.native, expression, layout.numel, layout.dtype)
 
     def run(*scalars: Any) -> Tensor:
-        result = make()
-        launch(local.stream.handle, result._storage.address, *scalars)
+        stream = local.stream
+        result = make(stream)
+        launch(stream.handle, result._storage.address, *scalars)
         return result
 
     return run

@@ -101,9 +101,12 @@ def _forward_plan(
     def on_device(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        result, mean, scale = make(), make_statistics() if center else None, make_statistics()
+        stream = local.stream
+        result = make(stream)
+        mean = make_statistics(stream) if center else None
+        scale = make_statistics(stream)
         run(
-            local.stream.handle, eps, input._address, _address(weight), _address(bias), result._address,
+            stream.handle, eps, input._address, _address(weight), _address(bias), result._address,
             _address(mean), scale._address,
         )  # fmt: skip
         return result, mean, scale
@@ -172,9 +175,10 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
     def on_device(
         grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
     ) -> Tensor:
-        result = make()
+        stream = local.stream
+        result = make(stream)
         run(
-            local.stream.handle, grad._address, input._address, _address(weight), _address(mean),
+            stream.handle, grad._address, input._address, _address(weight), _address(mean),
             scale._address, result._address,
         )  # fmt: skip
         return result

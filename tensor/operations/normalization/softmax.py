@@ -69,8 +69,9 @@ class _Softmax:
         make, local = maker(out), device_state.local
 
         def on_device(input: Tensor) -> Tensor:
-            result = make()
-            run(local.stream.handle, result._storage.address, input._storage.address + input._offset)
+            stream = local.stream
+            result = make(stream)
+            run(stream.handle, result._storage.address, input._storage.address + input._offset)
             return result
 
         return on_device
@@ -131,8 +132,9 @@ def _softmax_gradient_plan(
     make, local = maker(out), device_state.local
 
     def on_device(argument: Tensor, result: Tensor) -> Tensor:
-        output = make()
-        run(local.stream.handle, output._address, argument._address, result._address)
+        stream = local.stream
+        output = make(stream)
+        run(stream.handle, output._address, argument._address, result._address)
         return output
 
     return on_device

@@ -160,8 +160,9 @@ class _Forward(_Step):
             )  # fmt: skip
 
             def run_avg(x: Tensor) -> tuple[Tensor, None]:
-                result = make()
-                take(local.stream.handle, result._storage.address, x._storage.address + x._offset)
+                stream = local.stream
+                result = make(stream)
+                take(stream.handle, result._storage.address, x._storage.address + x._offset)
                 return result, None
 
             return run_avg
@@ -169,9 +170,10 @@ class _Forward(_Step):
         find = kernels.plan_max(device_state.native, pooling.pool, pooling.planes, out.dtype)
 
         def run_max(x: Tensor) -> tuple[Tensor, Tensor]:
-            result, positions = make(), make_places()
+            stream = local.stream
+            result, positions = make(stream), make_places(stream)
             find(
-                local.stream.handle,
+                stream.handle,
                 result._storage.address,
                 positions._storage.address,
                 x._storage.address + x._offset,
@@ -217,8 +219,9 @@ class _Values(_Forward):
         find = kernels.plan_max(device_state.native, pooling.pool, pooling.planes, out.dtype, indexed=False)
 
         def run(x: Tensor) -> tuple[Tensor, None]:
-            result = make()
-            find(local.stream.handle, result._storage.address, 0, x._storage.address + x._offset)
+            stream = local.stream
+            result = make(stream)
+            find(stream.handle, result._storage.address, 0, x._storage.address + x._offset)
             return result, None
 
         return run
@@ -248,17 +251,19 @@ class _Backward(_Step):
             )  # fmt: skip
 
             def run_avg(grad: Tensor, _: Any) -> Tensor:
-                result = make()
-                spread(local.stream.handle, result._storage.address, grad._storage.address + grad._offset)
+                stream = local.stream
+                result = make(stream)
+                spread(stream.handle, result._storage.address, grad._storage.address + grad._offset)
                 return result
 
             return run_avg
         put = kernels.plan_max_backward(device_state.native, pooling.pool, pooling.planes, out.dtype)
 
         def run_max(grad: Tensor, positions: Any) -> Tensor:
-            result = make()
+            stream = local.stream
+            result = make(stream)
             put(
-                local.stream.handle,
+                stream.handle,
                 result._storage.address,
                 grad._storage.address + grad._offset,
                 positions._storage.address + positions._offset,
