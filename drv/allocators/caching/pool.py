@@ -363,12 +363,16 @@ class BlockPool:
 
     def _best_fits(self, size: int) -> list[int]:
         """The first two keys of at least ``size`` bytes, or as many as there are."""
+        chunks = self._keys
+        if len(chunks) == 1:
+            index = bisect_left(chunks[0], size << SIZE_SHIFT)
+            return chunks[0][index : index + 2]
         chunk, index = self._find(size << SIZE_SHIFT)
-        if chunk == len(self._keys):
+        if chunk == len(chunks):
             return []
-        keys = self._keys[chunk][index : index + 2]
-        if len(keys) == 1 and chunk + 1 < len(self._keys):
-            keys.append(self._keys[chunk + 1][0])
+        keys = chunks[chunk][index : index + 2]
+        if len(keys) == 1 and chunk + 1 < len(chunks):
+            keys.append(chunks[chunk + 1][0])
         return keys
 
     def _delete(self, chunk: int, index: int) -> None:
