@@ -14,7 +14,7 @@ from .holding import SIZE_SHIFT, WHOLE, Holding, alone, together
 from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .private_pools import PrivatePool
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CHUNK = 256
 
 _last = itemgetter(-1)
+_new: Callable[[type[CachedBlock]], CachedBlock] = object.__new__
 
 
 class Clock:
@@ -159,13 +160,18 @@ class BlockPool:
         address = block.address + size
         remainder = self._spare
         if remainder is None:
-            remainder = CachedBlock(address, rest, self, block, following)
+            # As CachedBlock() would, without the call.
+            remainder = _new(CachedBlock)
+            remainder.pool = self
+            remainder.live = False
+            remainder.requested = remainder.since = 0
+            remainder.uses = remainder.frames = None
         else:
             self._spare = None
-            remainder.address = address
-            remainder.size = rest
-            remainder.prev = block
-            remainder.next = following
+        remainder.address = address
+        remainder.size = rest
+        remainder.prev = block
+        remainder.next = following
         # An exception that a signal handler raises can come with any call, so until here nothing has changed,
         # and from here on there is none before the block is out of the order.
         if following is not None:
