@@ -230,10 +230,9 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     self._autograd = self._base = None
     if device_state.is_cuda:
         self._array = None
-        size = layout.nbytes
-        self._storage = device_storage(
-            device_state, size, device_state.allocate(size, device_state.local.stream.cuda_stream)
-        )
+        size, allocate = layout.nbytes, device_state.allocate
+        block = allocate(size, device_state.local.stream.cuda_stream)
+        self._storage = device_storage(device_state, size, block)
     elif pin_memory:
         self._array = None
         self._storage = PinnedStorage(layout.nbytes)

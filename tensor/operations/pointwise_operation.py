@@ -201,7 +201,7 @@ class Pointwise:
 
     def __call__(self, *operands: Any) -> Tensor:
         """The result for any operands, at least one of which is a tensor."""
-        signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        signature = self._signature(operands)
         device_state = self._device_state_of(operands)
         try:
             run = device_state.plans[self, None, *signature]
@@ -209,7 +209,7 @@ class Pointwise:
             return on_sparse(self.name, *operands)  # type: ignore[no-any-return]
         except _Mixed:
             operands = self._on_one_device(operands)
-            signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+            signature = self._signature(operands)
             run = self._device_state_of(operands).plans[self, None, *signature]
         result: Tensor = run(*operands)
         if modes.recording and self.formula is not None:
@@ -286,15 +286,24 @@ class Pointwise:
         return out
 
     def _write(self, out: Tensor, operands: tuple[Any, ...]) -> None:
-        operands = self._on_one_device(operands, out)
-        signature = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-        run = out._layout.device_state.plans[self, out._layout, *signature]
-        storage = out._storage
+        layout, storage = out._layout, out._storage
+        try:
+            run = layout.device_state.plans[self, layout, *self._signature(operands)]
+        except (_Mixed, SparseOperandError):
+            run = None
+        if run is None:
+            operands = self._on_one_device(operands, out)
+            run = layout.device_state.plans[self, layout, *self._signature(operands)]
         for x in operands:
             if isinstance(x, TensorBase) and x._storage is storage and x is not out:
                 check_partial_overlap(out, x, self.name)
         run(out, *operands)
         storage.version += 1
+
+    @staticmethod
+    def _signature(operands: Sequence[Any]) -> list[Layout | type]:
+        """What a plan depends on: layouts of tensors, and classes of numbers."""
+        return [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
 
     def _device_state_of(self, operands: Sequence[Any]) -> Any:
         for x in operands:

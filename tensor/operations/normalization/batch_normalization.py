@@ -171,7 +171,8 @@ def _apply_plan(
         x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
     ) -> Tensor:
         result = empty(layout)
-        addresses = [0 if each is None else each._address for each in (x, mean, var, w, b)]
+        argument = (x, mean, var, w, b)
+        addresses = [0 if each is None else each._storage.address + each._offset for each in argument]
         run(local.stream.handle, eps, *addresses, result._address)
         return result
 
@@ -233,7 +234,7 @@ def _sums_plan(
     def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
         *tensors, eps = operands
         total, products = empty(out), empty(out)
-        addresses = [x._address for x in (total, products, *tensors)]
+        addresses = [x._storage.address + x._offset for x in (total, products, *tensors)]
         launch_reduction(device_state, launch, *addresses, eps)
         return total, products
 
@@ -281,7 +282,7 @@ def _input_gradient_plan(
     ) -> Tensor:
         result = empty(layout)
         argument = (grad, x, mean, var, weight, *(sums or (None, None)))
-        addresses = [0 if each is None else each._address for each in argument]
+        addresses = [0 if each is None else each._storage.address + each._offset for each in argument]
         run(local.stream.handle, eps, share, *addresses, result._address)
         return result
 
