@@ -52,11 +52,6 @@ def _warp_slot(batch: Batch, axis: int | None) -> Array:
     return result
 
 
-def _shared_base(batch: Batch, axis: int | None) -> Array:
-    result: NDArray[Any] = _block_in_batch(batch, None) * batch.shared_stride
-    return result
-
-
 def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
     def mask(batch: Batch, axis: int | None) -> Array:
         one = np.uint64(1) << _lane(batch, None).astype(np.uint64)
@@ -73,47 +68,55 @@ def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
     return mask
 
 
+def _of_blocks(batch: Batch, values: Array) -> Array:
+    """``values`` of the batch's blocks, or ``(1,)``, as those of the threads."""
+    return values if values.shape[0] == 1 else np.repeat(values, batch.launch.threads)
+
+
 def _block(batch: Batch, axis: int | None) -> Array:
-    if batch.count == 1:
-        return batch.blocks
-    return np.repeat(batch.blocks, batch.launch.threads)
+    return _of_blocks(batch, batch.blocks)
+
+
+def _index_in_grid(batch: Batch, axis: int | None) -> Array:
+    """Where each block is along ``axis``, or ``(1,)`` where that has one block."""
+    assert axis is not None
+    x, y, z = batch.launch.grid
+    if batch.launch.grid[axis] == 1:
+        return np.zeros(1, np.uint32)
+    if axis == 0:
+        index = batch.blocks if y == z == 1 else batch.blocks % x
+    else:
+        index = batch.blocks // x % y if axis == 1 else batch.blocks // (x * y)
+    return index.astype(np.uint32)
 
 
 def _block_index(batch: Batch, axis: int | None) -> Array:
-    assert axis is not None
-    x, y, _ = batch.launch.grid
-    if batch.launch.grid[axis] == 1:
-        return np.zeros(1, np.uint32)
-    linear = _block(batch, None)
-    if axis == 0:
-        index = linear if batch.launch.grid[1] == batch.launch.grid[2] == 1 else linear % x
-    else:
-        index = linear // x % y if axis == 1 else linear // (x * y)
-    return index.astype(np.uint32)
+    return _of_blocks(batch, _index_in_grid(batch, axis))
 
 
 def _cluster_index(batch: Batch, axis: int | None) -> Array:
     assert axis is not None
-    result: Array = _block_index(batch, axis) // np.uint32(batch.launch.cluster[axis])
-    return result
+    return _of_blocks(batch, _index_in_grid(batch, axis) // np.uint32(batch.launch.cluster[axis]))
 
 
 def _block_in_cluster(batch: Batch, axis: int | None) -> Array:
     assert axis is not None
-    result: Array = _block_index(batch, axis) % np.uint32(batch.launch.cluster[axis])
-    return result
+    return _of_blocks(batch, _index_in_grid(batch, axis) % np.uint32(batch.launch.cluster[axis]))
 
 
 def _cluster_rank(batch: Batch, axis: int | None) -> Array:
     size = batch.launch.cluster_blocks
     if size == 1:
         return np.zeros(1, np.uint32)
-    rank: Array = _block_in_batch(batch, None) % size
-    return rank.astype(np.uint32)
+    return _of_blocks(batch, (np.arange(batch.count) % size).astype(np.uint32))
 
 
 def _multiprocessor(batch: Batch, axis: int | None) -> Array:
-    return (_block(batch, None) % batch.launch.multiprocessors).astype(np.uint32)
+    return _of_blocks(batch, (batch.blocks % batch.launch.multiprocessors).astype(np.uint32))
+
+
+def _shared_base(batch: Batch, axis: int | None) -> Array:
+    return _of_blocks(batch, np.arange(batch.count) * batch.shared_stride)
 
 
 #: What depends only on the shape of a block and the number of blocks in the batch.

@@ -250,11 +250,9 @@ class Machine:
             self.arrays["slots"][:n] = batch.constant("warp_slot", None)
         known = self._rows_by_range.get(launch_range)
         if known is None:
-            rows = []
-            for name, axis in self._constant_names:
-                values = np.empty(n, np.uint32)
-                values[:] = batch.constant(name, axis)
-                rows.append(values)
+            constants = (batch.constant(name, axis) for name, axis in self._constant_names)
+            # Constants of threads that the kernel has for batches of this size are not copied.
+            rows = [np.ascontiguousarray(np.broadcast_to(each, n), np.uint32) for each in constants]
             if len(self._rows_by_range) >= _MOST_RANGES:
                 self._rows_by_range.clear()
             known = self._rows_by_range[launch_range] = (
