@@ -33,8 +33,8 @@ _ITEMS = {"i8": np.int8, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64
 #: Blocks of instructions between two looks whether a batch goes round in circles, and such looks after which it does in any
 #: case.
 LAP, MOST_LAPS = 50_000, 1000
-#: Batches whose constants of threads are cached.
-_MOST_RANGES = 64
+#: Lanes of batches whose constants of threads are cached: 4 MB for each constant that blocks do not share.
+_MOST_LANES_CACHED = 1 << 20
 _ALL_BITS = (1 << 64) - 1
 
 
@@ -253,7 +253,7 @@ class Machine:
             constants = (batch.constant(name, axis) for name, axis in self._constant_names)
             # Constants of threads that the kernel has for batches of this size are not copied.
             rows = [np.ascontiguousarray(np.broadcast_to(each, n), np.uint32) for each in constants]
-            if len(self._rows_by_range) >= _MOST_RANGES:
+            if len(self._rows_by_range) * self.capacity >= _MOST_LANES_CACHED:
                 self._rows_by_range.clear()
             known = self._rows_by_range[launch_range] = (
                 np.array([_address(row) for row in rows], np.int64),
