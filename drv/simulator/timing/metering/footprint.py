@@ -2,14 +2,15 @@
 
 In most kernels a block touches what its neighbour does, shifted: the first sector of each access is a linear function of
 the block's index. Where the sample bears that out, the sectors of every block of the grid are known, and the level-2
-cache can be filled wave by wave as the device would. Where only neighbouring blocks follow each other so (blocks that go
-over several tensors, or over tiles whose index is divided), blocks count as tiles of the range that the sample has seen.
-Blocks that begin where a row or a plane does are near a line, and count as on it. Other accesses count as spread at random
-over that range.
+cache can be filled wave by wave as the device would; the index may be divided, once or twice. Where only neighbouring
+blocks follow each other so (blocks that go over several tensors, or over tiles whose index is divided), blocks count as
+tiles of the range that the sample has seen, and of what goes on before and after it. Blocks that begin where a row or a
+plane does are near a line, and count as on it. Other accesses count as spread at random over that range.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +45,8 @@ _FITTING = 0.9
 _MOST_TRIED = 4096
 #: Share of neighbouring blocks that must be as far apart as is usual.
 _NEIGHBOURS = 0.6
+#: Divisors that are tried within each other, of either, and blocks without which that would say nothing.
+_MOST_NESTED, _FEWEST_NESTED = 16, 12
 #: How far from a line blocks may begin, of the sectors of theirs that follow each other.
 _NEAR = 0.25
 #: Share of two ranges that both have, where they count as the same.
@@ -141,12 +144,14 @@ class Footprints:
         sectors = max(examples.items(), key=lambda item: (len(item[1]), -item[0]))[1]
         pattern = sectors - sectors[0]
         compact = bool((last - first).max() <= max(2 * pattern[-1], 64))
-        coefficients, period = self._any_line(names, first, 1.01)
+        coefficients, periods = self._any_line(names, first, 1.01)
         mean = float(count.mean())
         tile = _new_per_block(names, first, pattern, mean) if compact else None
         if coefficients is None and compact and tile is None:
-            # Blocks that begin wherever a row or a plane of theirs does, near the line.
-            coefficients, period = self._any_line(names, first, _NEAR * _usual_run(sectors))
+            coefficients, periods = self._nested_line(names, first)
+            if coefficients is None:
+                # Blocks that begin wherever a row or a plane of theirs does, near the line.
+                coefficients, periods = self._any_line(names, first, _NEAR * _usual_run(sectors))
         return _Access(
             self,
             touched.writes,
@@ -155,34 +160,56 @@ class Footprints:
             (int(first.min()), int(last.max()) + 1),
             mean,
             tile,
+            self._unseen(names, first),
             examples,
-            period,
+            periods,
         )
 
-    def _any_line(self, blocks: Array, first: Array, away: float) -> tuple[Array | None, int]:
-        """A line that the first sector is not further from, and the period after which it begins anew, or 0."""
-        coefficients = self._line(blocks, first, 0, away)
+    def _any_line(self, blocks: Array, first: Array, away: float) -> tuple[Array | None, tuple[int, ...]]:
+        """A line that the first sector is not further from, and the period after which it begins anew if there is one."""
+        coefficients = self._line(blocks, first, (), away)
         if coefficients is not None:
-            return coefficients, 0
+            return coefficients, ()
         for period in dict.fromkeys(_periods(blocks, first, self.total)):
             if 1 < period < self.total:
-                coefficients = self._line(blocks, first, period, away)
+                coefficients = self._line(blocks, first, (period,), away)
                 if coefficients is not None:
-                    return coefficients, period
-        return None, 0
+                    return coefficients, (period,)
+        return None, ()
 
-    def indices(self, blocks: Array, period: int = 0) -> Array:
-        """``(blocks, 4)``: one, and the index along x, y and z; or, with a period, within it and of it."""
+    def _nested_line(self, blocks: Array, first: Array) -> tuple[Array | None, tuple[int, ...]]:
+        """A line that begins anew after a period, and after one of several of these."""
+        if len(blocks) < _FEWEST_NESTED:
+            return None, ()
+        inner = (each for each in dict.fromkeys(_periods(blocks, first, self.total)) if 1 < each < self.total)
+        for period in itertools.islice(inner, _MOST_NESTED):
+            for outer in itertools.islice(_divisors(self.total // period), _MOST_NESTED):
+                coefficients = self._line(blocks, first, (period, period * outer), 1.01)
+                if coefficients is not None:
+                    return coefficients, (period, period * outer)
+        return None, ()
+
+    def _unseen(self, blocks: Array, first: Array) -> tuple[float, float]:
+        """How far below and above what the sample has seen the blocks before and after it begin, if all go on as these do."""
+        if len(blocks) < 2:
+            return 0.0, 0.0
+        slope = float(np.polyfit(blocks - blocks[0], first - first[0], 1)[0])
+        before, after = slope * float(blocks[0]), slope * float(self.total - 1 - blocks[-1])
+        return max(before, -after, 0.0), max(after, -before, 0.0)
+
+    def indices(self, blocks: Array, periods: tuple[int, ...] = ()) -> Array:
+        """``(blocks, 4)``: one, and the index along x, y and z; or, with periods, within the first one, of it, and of the second."""
         gx, gy, _ = self._grid
-        if period:
-            gx, gy = period, self.total // period + 1
+        if periods:
+            gx = periods[0]
+            gy = periods[1] // gx if len(periods) > 1 else self.total // gx + 1
         return np.stack([np.ones(len(blocks)), blocks % gx, blocks // gx % gy, blocks // (gx * gy)], axis=1)
 
-    def _line(self, blocks: Array, first: Array, period: int, away: float) -> Array | None:
+    def _line(self, blocks: Array, first: Array, periods: tuple[int, ...], away: float) -> Array | None:
         """Coefficients of the first sector as a linear function of the block's index, if it is one but for ``away`` sectors."""
         if len(blocks) < 2:
             return np.array([float(first[0]), 0, 0, 0])
-        matrix = self.indices(blocks, period)
+        matrix = self.indices(blocks, periods)
         origin = first.min()
         coefficients, *_ = np.linalg.lstsq(matrix, (first - origin).astype(np.float64), rcond=None)
         error = np.abs(matrix @ coefficients - (first - origin))
@@ -208,7 +235,7 @@ def _joined(accesses: list[_Access]) -> list[_Access]:
                 group.append(each)
         else:
             slopes = tuple(np.round(each.coefficients[1:], 2).tolist())
-            groups.setdefault((each.writes, each.period, *slopes), []).append(each)
+            groups.setdefault((each.writes, each.periods, *slopes), []).append(each)
     result += [_range_of(group) for group in ranges]
     for group in groups.values():
         group.sort(key=lambda each: each.start)
@@ -234,22 +261,22 @@ def _overlap(one: _Access, other: _Access) -> bool:
 def _range_of(accesses: list[_Access]) -> _Access:
     """Accesses that follow no line, over about the same range, as one."""
     joined = accesses[0]
-    if len(accesses) == 1:
-        return joined
     joined.extent = min(each.extent[0] for each in accesses), max(each.extent[1] for each in accesses)
     # How much of what they touch is touched by one of them alone, by a block that has them all.
     blocks = set.intersection(*(set(each.examples) for each in accesses))
-    if not blocks:
+    if blocks:
+        examples = [np.concatenate([each.examples[block] for each in accesses]) for block in blocks]
+        together = sum(len(ascending(each)) for each in examples) / sum(map(len, examples))
+        joined.count = sum(each.count for each in accesses) * together
+        if any(each.tile for each in accesses):
+            # Of blocks that are tiles in one access the others are parts of the tiles.
+            joined.tile = sum(each.tile or each.count for each in accesses) * together
+    else:
         # Blocks that do different things.
         joined.count = max(each.count for each in accesses)
         joined.tile = max((each.tile for each in accesses if each.tile), default=None)
-        return joined
-    examples = [np.concatenate([each.examples[block] for each in accesses]) for block in blocks]
-    together = sum(len(ascending(each)) for each in examples) / sum(map(len, examples))
-    joined.count = sum(each.count for each in accesses) * together
-    if any(each.tile for each in accesses):
-        # Of blocks that are tiles in one access the others are parts of the tiles.
-        joined.tile = sum(each.tile or each.count for each in accesses) * together
+    if joined.tile:
+        joined.see_all()
     return joined
 
 
@@ -272,11 +299,15 @@ def _periods(blocks: Array, first: Array, total: int) -> Iterator[int]:
         jumps = blocks[follows[np.abs(steps - np.median(steps)) > 1] + 1]
         if jumps.size > 1:
             yield int(np.gcd.reduce(jumps))
-    root = math.isqrt(total)
-    small = [divisor for divisor in range(2, min(root, _MOST_TRIED) + 1) if total % divisor == 0]
-    yield from small
-    yield from (total // divisor for divisor in small)
+    yield from _divisors(total)
     yield from (1 << exponent for exponent in range(1, total.bit_length()))
+
+
+def _divisors(number: int) -> Iterator[int]:
+    """Those but 1 and the number itself, the small ones first."""
+    small = [each for each in range(2, min(math.isqrt(number), _MOST_TRIED) + 1) if number % each == 0]
+    yield from small
+    yield from (number // each for each in small)
 
 
 def _usual_run(sectors: Array) -> float:
@@ -319,10 +350,12 @@ class _Access:
     count: float
     #: Of blocks that are tiles: sectors that each of them adds.
     tile: float | None
+    #: How far below and above its extent blocks that are tiles may go on where the sample has not seen them.
+    unseen: tuple[float, float]
     #: Sectors of some blocks, by their indices.
     examples: dict[int, Array]
-    #: Blocks after which what is linear begins anew, where a kernel divides the block's index; 0 where it does not.
-    period: int = 0
+    #: Blocks after which what is linear begins anew, where a kernel divides the block's index; none where it does not.
+    periods: tuple[int, ...]
     #: Sectors that the last wave brought into the cache.
     brought: float = 0.0
 
@@ -336,9 +369,16 @@ class _Access:
         assert self.coefficients is not None
         return round(float(self.coefficients[0]))
 
+    def see_all(self) -> None:
+        """Let the range be that of all tiles, by those that the sample has seen, but no larger than all of them together."""
+        assert self.tile is not None
+        low, high = self.extent
+        more = max(self.tile * self.footprints.total - (high - low), 0.0)
+        self.extent = max(low - round(min(self.unseen[0], more)), 0), high + round(min(self.unseen[1], more))
+
     def _first(self, blocks: Array) -> Array:
         assert self.coefficients is not None
-        first = self.footprints.indices(blocks, self.period) @ self.coefficients
+        first = self.footprints.indices(blocks, self.periods) @ self.coefficients
         return ascending(np.maximum(np.rint(first), 0).astype(np.int64))
 
     def touch(self, blocks: Array, level2: Level2) -> float:

@@ -93,3 +93,34 @@ def test_tiles_with_something_beside_them() -> None:
     moved = footprints.moved(528, Level2(16 * _PAGE * SECTOR))
     assert moved.regular < 1
     assert moved.distinct_read == pytest.approx(total * (16 * quarter + rest), rel=0.02)
+
+
+def test_blocks_over_two_dimensions_within_one_index() -> None:
+    """Where an index is divided twice, blocks follow a line, and what they touch is known."""
+    halves, columns, images, of_block = 2, 49, 32, 8
+    image = halves * columns * of_block
+    total = halves * columns * images
+    footprints = Footprints((total, 1, 1))
+    for batch in range(20):
+        for block in range(batch * 157, batch * 157 + 16):
+            half, column = block % halves, block // halves % columns
+            start = block // (halves * columns) * image + half * columns * of_block + column * of_block
+            footprints.add(1, (0 << KEY_SHIFT) | (start + np.arange(of_block)), block, writes=False)
+    moved = footprints.moved(792, Level2(16 * _PAGE * SECTOR))
+    assert moved.regular == 1
+    assert moved.distinct_read == images * image
+
+
+def test_tiles_that_the_sample_has_not_seen() -> None:
+    """Blocks that follow each other as no line does go on over a range of which the sample has seen half."""
+    generator = np.random.default_rng(7)
+    total, rows = 400, 1000
+    footprints = Footprints((total, 1, 1))
+    for start in (0, 200):
+        for block in range(start, start + 8):
+            # One block in eight begins elsewhere.
+            first = block * rows + int(generator.integers(300, 400)) * (block % 8 == 3)
+            footprints.add(1, (0 << KEY_SHIFT) | (first + np.arange(rows)), block, writes=True)
+    moved = footprints.moved(100, Level2(16 * _PAGE * SECTOR))
+    assert moved.regular == 0
+    assert moved.distinct_written == pytest.approx(total * rows, rel=0.02)
