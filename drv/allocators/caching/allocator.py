@@ -150,7 +150,6 @@ class CachingAllocator(Gated):
                     pool.hold_second(held.second)
                 block.live = True
                 block.requested = size
-                pool.holds = True
             else:
                 pool.put_held()
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)

@@ -243,6 +243,7 @@ class BlockPool:
     def hold_second(self, block: CachedBlock) -> None:
         """Go on to hold ``block``, the second of a pair whose first one is handed out."""
         self.held = self.singles[block]
+        self.holds = True
         self._lost = 0
 
     def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
