@@ -31,6 +31,8 @@ from tensor.operations.shapes import slices, views
 from .sorting import sort
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -176,8 +178,30 @@ def _positions(
     value = np.empty((rows, n), target.dtype.numpy)
     for row in range(rows):
         line = 0 if shared else row
-        value[row] = np.searchsorted(lines[line], asked[row], which, None if orders is None else orders[line])
+        value[row] = _searched(lines[line], asked[row], which, None if orders is None else orders[line])
     return wrap(value.reshape(shape), target)
+
+
+def _searched(
+    line: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"], order: NDArray[Any] | None
+) -> NDArray[Any]:
+    """Where ``values`` belong in ``line``; NaN behind everything, as on devices, while NumPy has it equal to other NaNs."""
+    if line.dtype.kind != "f" or not len(line):
+        return np.searchsorted(line, values, side, order)
+    if not np.isnan(line[-1] if order is None else line[order[-1]]):
+        positions = np.searchsorted(line, values, side, order)
+        positions[np.isnan(values)] = len(line)
+        return positions
+    # Every comparison with NaN is false, by which the search goes on behind it.
+    ascending = line if order is None else line[order]
+    low, high = np.zeros(values.shape, np.int64), np.full(values.shape, len(line))
+    goes_before = np.greater_equal if side == "left" else np.greater
+    for _ in range(len(line).bit_length()):
+        middle = (low + high) // 2
+        before = goes_before(ascending[np.minimum(middle, len(line) - 1)], values) | (low == high)
+        high = np.where(before, middle, high)
+        low = np.where(before, low, middle + 1)
+    return low
 
 
 @operation(method=False)
