@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tensor
 from tensor import Tensor
 from tensor.core.names.keyword_hints import KeywordHints
-from tensor.core.plans.steps import recorders
+from tensor.core.plans.steps import recorders, recording
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if self._in_step:
             return step(self, *args, **kwargs)
-        if recorders:
-            return recorders[-1].repeated(functools.partial(hooked, self, *args, **kwargs))
+        if recorders and (recorder := recording()) is not None:
+            return recorder.repeated(functools.partial(hooked, self, *args, **kwargs))
         self._in_step = self._opt_called = True
         try:
             for hook in (*_every_step_before.values(), *self._step_pre_hooks.values()):
@@ -273,10 +273,10 @@ class Optimizer(KeywordHints):
         Zeros are written to the present gradients, which keep their shapes and dtypes, and are detached from their graphs.
         With ``None`` their memory is given back, and :meth:`step` leaves out parameters that got no gradient since.
         """
-        if recorders:
+        if recorders and (recorder := recording()) is not None:
             every = [each for group in self.param_groups for each in group["params"]]
             clearing = functools.partial(Optimizer.zero_grad, self, set_to_none)
-            recorders[-1].repeated(clearing, clears=every if set_to_none else ())
+            recorder.repeated(clearing, clears=every if set_to_none else ())
             return
         for group in self.param_groups:
             for each in group["params"]:

@@ -13,7 +13,7 @@ from nvrtc_kernels.dtypes import float16, float32
 from tensor.core.devices.device import device
 from tensor.core.dtypes.limits import finfo
 from tensor.core.memory_format import strided
-from tensor.core.plans.steps import recorders, repeated
+from tensor.core.plans.steps import recorders, recording, repeated
 from tensor.core.sparse import storage_of
 from tensor.methods.tensor import Tensor
 from tensor.operations.creation.factories import full
@@ -232,11 +232,11 @@ class GradScaler:
         RuntimeError
             If this was done since the last ``update``, there is no gradient, or a closure is given.
         """
-        if recorders:
+        if recorders and (recorder := recording()) is not None:
             # A recorded step may be one that is left out.
             parameters = [each for group in optimizer.param_groups for each in group["params"]]
             function = functools.partial(GradScaler.step, self, optimizer, *args, **kwargs)
-            return recorders[-1].repeated(function, writes=parameters)
+            return recorder.repeated(function, writes=parameters)
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:

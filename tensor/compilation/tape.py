@@ -361,6 +361,10 @@ class Tape:
                     self.steps[-1].writes.add(number)
         self._before = {}
 
+    def follows(self) -> bool:
+        """Whether what the calling thread does now is to be written down."""
+        return threading.get_ident() == self._thread and self.device_state.plans is not self._plans
+
     # What is at leaves
 
     def watch_leaves(self, tensors: list[Tensor]) -> None:
@@ -384,8 +388,6 @@ class Tape:
         no gradient afterwards, whether they had one or not; ``writes`` are tensors that it may write to, beside those that it
         writes to in this call.
         """
-        if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
-            return function()
         owner = f"{type(function.args[0]).__name__}." if function.args else ""
         name = f"{owner}{getattr(function.func, '__name__', 'function')}()"
         step = self._gradients_set(name, function)
@@ -574,8 +576,6 @@ class Tape:
 
     def step(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Run a function that is one step, and write it down."""
-        if threading.get_ident() != self._thread or self.device_state.plans is self._plans:
-            return function(*arguments)
         layouts = [each for each in arguments if isinstance(each, Layout)]
         if self.device_state.is_cuda and layouts and not any(each.device_state.is_cuda for each in layouts):
             # It makes something on the host, which is no part of the tape until it is copied to the device.

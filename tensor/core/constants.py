@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import wrap
 from .modes.sync_debug import sync_debug
-from .plans.steps import recorders
+from .plans.steps import innermost, recorders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +35,12 @@ def device_constant(
             state.plans[key] = created
             return created
 
-        is_recorded = bool(recorders) and recorders[-1].device_state is device_state
-        # Making it is no part of what is recorded.
-        result = recorders[-1].looked_up(key, create) if is_recorded else create()
+        recorder = innermost() if recorders else None
+        if recorder is not None and recorder.device_state is device_state:
+            # Making it is no part of what is recorded.
+            result = recorder.looked_up(key, create)
+        else:
+            result = create()
     if device_state.is_cuda:
         # When plans are forgotten, its memory must wait for whoever still reads it.
         result.record_stream(state.local.stream)

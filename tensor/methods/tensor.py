@@ -15,7 +15,7 @@ from tensor.autograd.recording.state import new_state
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, TensorFields, register, view_of
 from tensor.core.modes.grad_mode import modes
-from tensor.core.plans.steps import recorders
+from tensor.core.plans.steps import innermost, recorders
 from tensor.core.warning import warn_caller
 from tensor.operations.creation import conversions, copies
 from tensor.operations.creation.construction import of_old_class, tensor
@@ -202,8 +202,8 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
         if state is None:
             return None
         grad: Tensor | None = state.grad
-        if recorders:
-            recorders[-1].gradient_asked(self)
+        if recorders and (recorder := innermost()) is not None:
+            recorder.gradient_asked(self)
         if grad is None and state.edge is not None and not state.retains:
             warn_caller(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
@@ -226,8 +226,8 @@ class Tensor(Operators, Description, SparseMethods, OperationMethods, TensorFiel
                 raise RuntimeError("can't assign Variable as its own grad")
         if self._autograd is None:
             self._autograd = new_state()
-        if recorders:
-            recorders[-1].gradient_asked(self)
+        if recorders and (recorder := innermost()) is not None:
+            recorder.gradient_asked(self)
         self._autograd.grad = grad
 
     @grad.deleter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.modes.grad_mode import modes
 from tensor.core.plans.copies import copied
-from tensor.core.plans.steps import recorders
+from tensor.core.plans.steps import innermost, recorders
 from tensor.core.sparse import SparseLayout, storage_of
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
     """
     variable = node.variable
     state = variable._autograd
-    if recorders:
-        recorders[-1].gradient_asked(variable)
+    if recorders and (recorder := innermost()) is not None:
+        recorder.gradient_asked(variable)
     with _adding:
         held = state.grad
         if held is None:

@@ -15,6 +15,21 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 recorders: list[Any] = []
 
 
+def innermost() -> Any | None:
+    """What records, in whichever thread, if anything does; asked where ``recorders`` has something.
+
+    Another thread may end its recording between two looks at ``recorders``.
+    """
+    last = recorders[-1:]
+    return last[0] if last else None
+
+
+def recording() -> Any | None:
+    """The same, if it records what the calling thread does now."""
+    recorder = innermost()
+    return recorder if recorder is not None and recorder.follows() else None
+
+
 def one_step(function: _F) -> _F:
     """Mark a function of tensors and plain values, called by position: where it is recorded, it is so as a whole.
 
@@ -23,8 +38,8 @@ def one_step(function: _F) -> _F:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
-        if recorders:
-            return recorders[-1].step(function, arguments)
+        if recorders and (recorder := recording()) is not None:
+            return recorder.step(function, arguments)
         return function(*arguments)
 
     return call  # type: ignore[return-value]
@@ -45,8 +60,8 @@ def repeated(function: _F) -> _F:
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        if recorders:
-            return recorders[-1].repeated(functools.partial(function, *arguments, **options))
+        if recorders and (recorder := recording()) is not None:
+            return recorder.repeated(functools.partial(function, *arguments, **options))
         return function(*arguments, **options)
 
     return call  # type: ignore[return-value]

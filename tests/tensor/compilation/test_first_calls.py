@@ -9,6 +9,7 @@ import pytest
 
 import nn
 import tensor
+from tensor.distributions import Normal
 
 if TYPE_CHECKING:
     import drv
@@ -105,3 +106,46 @@ def test_two_threads_at_once(device: drv.Device) -> None:
     results["second"] = compiled[1](x * 2)
     assert results["second"].tolist() == [7.0] * 3
     assert compiled[1].programs == 1
+
+
+@pytest.mark.parametrize("device_type", ["cuda", "cpu"])
+def test_a_thread_that_trains_while_another_one_records(device: drv.Device, device_type: str) -> None:
+    """Its optimizer and its distributions do what they do by themselves, and are no part of the other one's program."""
+    _PROGRESS[:] = [False] * 3
+    x = tensor.ones(3, device=device_type)
+
+    def slow(x: Any) -> Any:
+        y = x * 2
+        _PROGRESS[0] = True
+        while not _PROGRESS[1]:
+            pass
+        return y + 1
+
+    compiled = tensor.compile(slow)
+    results: list[Any] = []
+
+    def record() -> None:
+        with pytest.warns(UserWarning, match="it changes what it reads"):
+            results.append(compiled(x))
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    try:
+        while not _PROGRESS[0]:
+            pass
+        parameter = nn.Parameter(tensor.ones(2, device=device_type))
+        optimizer = nn.optim.SGD([parameter], lr=0.5)
+        scaler = tensor.amp.GradScaler(device_type, init_scale=2.0)
+        scaler.scale(parameter.sum()).backward()
+        scaler.step(optimizer)
+        assert parameter.tolist() == [0.5, 0.5]
+        optimizer.step()
+        assert parameter.tolist() == [0.0, 0.0]
+        optimizer.zero_grad()
+        assert parameter.grad is None
+        with pytest.raises(ValueError, match="the constraint"):
+            Normal(parameter, parameter - 1)
+    finally:
+        _PROGRESS[1] = True
+        thread.join()
+    assert results[0].tolist() == [3.0] * 3
