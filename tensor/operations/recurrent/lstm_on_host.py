@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.host.blas import columns_at_once, product_for
+from drv.host.blas import columns_at_once
+from drv.host.blas import plan as plan_product
 from nvrtc_kernels import host_loops
 from nvrtc_kernels.host_loops import lstm as loops
 
@@ -77,11 +78,15 @@ def forward(
     columns = [
         (weight[:, at : at + width], products[:, at : at + width]) for at in range(0, gates.shape[1], width)
     ]
-    product = product_for(states.size * width)
+    direct = {count: _product(states[:count], weight, products) for count in planned}
+    factor_at = weight.ctypes.data
     for first, count in spans:
-        h = states[:count]
-        for factor, into in columns:
-            product(h, factor, out=into[:count])
+        multiply = direct[count]
+        if multiply is not None:
+            multiply(running[2], factor_at, running[0])
+        else:
+            for factor, into in columns:
+                np.matmul(states[:count], factor, out=into[:count])
         at = first * row
         planned[count](own + first * of_gates, *running, result + at, *[each + at for each in saved])
     return True
@@ -117,11 +122,23 @@ def backward(
     own, into, before = gates.ctypes.data, result.ctypes.data, cell_before.ctypes.data
     running = states.ctypes.data, cells.ctypes.data
     of_results = [] if grad is None else [grad.ctypes.data]
-    product = product_for(states.size * len(weight))
+    direct = {count: _product(result[:count], weight, states) for count in planned}
+    factor_at = weight.ctypes.data
     for first, count in reversed(spans):
         at, of_row = first * row, first * of_gates
         planned[count](
             own + of_row, before + at, *running, into + of_row, *[each + at for each in of_results]
         )
-        product(result[first : first + count], weight, out=states[:count])
+        multiply = direct[count]
+        if multiply is not None:
+            multiply(into + of_row, factor_at, running[0])
+        else:
+            np.matmul(result[first : first + count], weight, out=states[:count])
     return True
+
+
+def _product(a: Array, b: Array, out: Array) -> Callable[..., None] | None:
+    """``run(a, b, out)``, with addresses, for all matrices that lie as these; ``None`` where NumPy is as quick."""
+    (rows, depth), columns, size = a.shape, b.shape[1], a.itemsize
+    first, second = ((each.shape, [step // size for step in each.strides]) for each in (a, b))
+    return plan_product(a.dtype, (rows, depth, columns), first, second, out.strides[0] // size)
