@@ -7,6 +7,7 @@ fused with an addition, and no library function of either side takes part.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -130,16 +131,20 @@ extern "C" __device__ Numbers {host_loops.ELEMENT}(Word64 block, Word64 seed, Wo
     return host_loops.plan_packs(program, signature, count)
 
 
-def plan_words_on_host(count: int) -> Callable[..., None] | None:
-    """What writes the first ``count`` random words of a call on the CPU, as a native loop.
+def words_on_host(count: int) -> Callable[..., None] | None:
+    """What writes random words of a call on the CPU, as a native loop, where so many of them are worth it.
 
     Returns
     -------
     callable or None
-        ``run(address, seed, call)``; ``None`` where there is no such loop.
+        ``run(blocks, address, seed, call, first=0)``, of ``blocks`` groups of four words from group ``first`` on, where ``address`` is
+        that of group 0; ``None`` where there is no such loop.
     """
-    if not host_loops.worth(count):
-        return None
+    return _words_loop() if host_loops.worth(count) else None
+
+
+@cache
+def _words_loop() -> Callable[..., None] | None:
     text = f"""#include "philox.cuh"
 
 extern "C" __device__ Words4 {host_loops.ELEMENT}(unsigned long long block, unsigned long long seed, unsigned long long call) {{
@@ -149,7 +154,7 @@ extern "C" __device__ Words4 {host_loops.ELEMENT}(unsigned long long block, unsi
     program = library_program(text, "random_words.cu", *host_loops.RELOCATABLE)
     results = tuple((4 * lane, dtypes.int32) for lane in range(4))
     signature = host_loops.Signature(results, (), ("Q", "Q"), counted=True, pack=4)
-    return host_loops.plan_packs(program, signature, count)
+    return host_loops.flat(program, signature)
 
 
 def _functor(distribution: str, dtype: dtypes.dtype) -> tuple[str, int]:

@@ -119,21 +119,22 @@ _NO_GEOMETRY = np.zeros(64, np.int64)
 
 
 def flat(program: Program, signature: Signature) -> Callable[..., None] | None:
-    """The same for contiguous operands of any number of elements: ``run(count, *addresses, *scalars)``.
+    """The same for contiguous operands of any number of elements: ``run(count, *addresses, *scalars, first=0)``.
 
-    ``None`` where there is no such loop. Whether there are enough elements is the caller's to ask: see :func:`worth`.
+    ``count`` elements from ``first`` on are computed, at addresses that are those of element 0. ``None`` where there is no such loop.
+    Whether there are enough elements is the caller's to ask: see :func:`worth`.
     """
     loop = function(program, signature, 0, (NEIGHBOURS,) * signature.operands)
     if loop is None:
         return None
-    geometry = _NO_GEOMETRY.ctypes.data
+    geometry, pack = _NO_GEOMETRY.ctypes.data, signature.pack
 
-    def run(count: int, *arguments: Any) -> None:
-        pieces = min(count // PIECE, _MOST_PIECES)
+    def run(count: int, *arguments: Any, first: int = 0) -> None:
+        pieces = min(count * pack // PIECE, _MOST_PIECES)
         if pieces < 2:
-            loop(0, count, geometry, *arguments)
+            loop(first, first + count, geometry, *arguments)
         else:
-            bounds = _bounds(count, pieces)
+            bounds = [first + each for each in _bounds(count, pieces)]
             share(lambda piece: loop(bounds[piece], bounds[piece + 1], geometry, *arguments), pieces)
 
     return run

@@ -86,15 +86,19 @@ def _in_rows(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def _factors(dropout: Dropout, block: Block) -> Array:
+def _factors(dropout: Dropout, block: Block, dtype: np.dtype[Any]) -> Array:
     """What each weight of a block is multiplied by."""
     each = dropout.blocks * 4
-    result = np.empty((block.matrices, block.rows, block.keys), bool)
-    for matrix in range(block.matrices):
+    # Words of rows that follow each other are drawn at once.
+    joined = block.matrices if block.step == block.rows else 1
+    below, factor = np.uint64(dropout.below), dtype.type(dropout.scale)
+    result = np.empty((block.matrices, block.rows, block.keys), dtype)
+    for matrix in range(0, block.matrices, joined):
         start = (block.first + matrix * block.step) * each
-        drawn = words(dropout.seed, dropout.call, block.rows * each, start).reshape(block.rows, each)
-        result[matrix] = drawn[:, block.first_key : block.first_key + block.keys] < np.uint64(dropout.below)
-    return result * np.float64(dropout.scale)
+        drawn = words(dropout.seed, dropout.call, joined * block.rows * each, start)
+        seen = drawn.reshape(joined, block.rows, each)[..., block.first_key : block.first_key + block.keys]
+        np.multiply(seen < below, factor, out=result[matrix : matrix + joined])
+    return result
 
 
 def plan(
@@ -123,7 +127,7 @@ def plan(
                         if loops.weights(_in_rows(x), visible, sums, factor):
                             logarithms[rows] = sums
                             if dropout is not None:
-                                x *= _factors(dropout, block).astype(x.dtype)
+                                x *= _factors(dropout, block, x.dtype)
                             multiply(x, values[_keys(tile, block)], result[rows])
                             continue
                     _hide(x, factor, visible)
@@ -142,7 +146,7 @@ def plan(
                         result[rows] = 0
                     logarithms[rows] = logarithm[..., 0]
                     if dropout is not None:
-                        x *= _factors(dropout, block).astype(x.dtype)
+                        x *= _factors(dropout, block, x.dtype)
                     result[rows] += multiply(x, values[_keys(tile, block)])
         return tensor_of(result, out), wrap(logarithms)
 
@@ -182,7 +186,7 @@ def plan_backward(
                     slopes = multiply(grads[rows], values[some].swapaxes(1, 2))
                     factors = None
                     if dropout is not None:
-                        factors = _factors(dropout, block).astype(x.dtype)
+                        factors = _factors(dropout, block, x.dtype)
                         slopes *= factors
                     visible = _visible(tile, block)
                     logarithm, of_row = (np.ascontiguousarray(each[rows]) for each in (sums, along))

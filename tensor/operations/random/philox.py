@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nvrtc_kernels.random import plan_words_on_host
+from nvrtc_kernels.random import words_on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,20 +55,19 @@ def words(seed: int, call: int, count: int, start: int = 0) -> NDArray[np.uint32
     if last - first <= _FEW:
         few = [word for block in range(first, last) for word in _block(seed, call, block)]
         return np.array(few[start - first * 4 :][:count], np.uint32)
-    loop = None if start else plan_words_on_host(count)
+    out = np.empty((last - first, 4), np.uint32)
+    loop = words_on_host(out.size)
     if loop is not None:
-        whole = np.empty(count, np.uint32)
-        loop(whole.ctypes.data, seed, call)
-        return whole
-    out = np.empty((max(last - first, 0), 4), np.uint32)
-    scratch = np.empty((3, 2, min(len(out), _CHUNK)), np.uint64)
-    begin = first
-    while begin < last:
-        # The upper half of the number of a block is the same for all that are computed at once.
-        end = min(begin + _CHUNK, last, (begin >> _HALF) + 1 << _HALF)
-        _blocks(seed, call, begin, out[begin - first : end - first], scratch[:, :, : end - begin])
-        begin = end
-    return out.ravel()[start - first * 4 :][:count]
+        loop(len(out), out.ctypes.data - first * out.strides[0], seed, call, first=first)
+    else:
+        scratch = np.empty((3, 2, min(len(out), _CHUNK)), np.uint64)
+        begin = first
+        while begin < last:
+            # The upper half of the number of a block is the same for all that are computed at once.
+            end = min(begin + _CHUNK, last, (begin >> _HALF) + 1 << _HALF)
+            _blocks(seed, call, begin, out[begin - first : end - first], scratch[:, :, : end - begin])
+            begin = end
+    return out.reshape(-1)[start - first * 4 :][:count]
 
 
 def _keys(seed: int) -> list[tuple[int, int]]:

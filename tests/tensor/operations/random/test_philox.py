@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nvrtc_kernels import host_loops
 from tensor.operations.random.philox import words
 
 
@@ -47,3 +48,17 @@ def test_blocks_whose_numbers_need_more_than_32_bits(seed: int, call: int, befor
     many = words(seed, call, 200, start)
     few = np.concatenate([words(seed, call, 4, at) for at in range(start, start + 200, 4)])
     assert np.array_equal(many, few)
+
+
+@pytest.mark.parametrize("count", [8192, 8195, 600_001])
+@pytest.mark.parametrize("start", [0, 1, 1000, (4 << 32) - 10_000])
+def test_native_words_are_the_same_wherever_they_begin(start: int, count: int) -> None:
+    before, results = host_loops.mode(), []
+    try:
+        for mode in ("off", "on"):
+            host_loops.set_mode(mode)
+            results.append(words(2**63 + 11, 2**40 + 3, count, start))
+    finally:
+        host_loops.set_mode(before)
+    assert len(results[0]) == count
+    assert np.array_equal(*results)
