@@ -19,7 +19,7 @@ from nvrtc_kernels.channel_normalization import Channels
 from nvrtc_kernels.normalization import statistics_type
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
-from tensor.core.base import empty
+from tensor.core.base import empty, maker
 from tensor.core.host.memory import empty_array
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nvrtc_kernels.dtypes import dtype
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -89,8 +90,10 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         device_state.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [argument]
     )
 
+    make = maker(out)
+
     def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
-        variance, mean = empty(out), empty(out)
+        variance, mean = make(), make()
         launch_reduction(device_state, launch, variance._address, mean._address, input._address, 0.0)
         return variance, mean
 
@@ -165,15 +168,16 @@ def _apply_plan(
     argument = weight or bias
     dtype = None if argument is None else argument.dtype
     run = elements.plan(device_state.native, sizes, layout.dtype, var.dtype, dtype)
-    local = device_state.local
+    make, local = maker(layout), device_state.local
 
     def on_device(
         x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
     ) -> Tensor:
-        result = empty(layout)
+        stream = local.stream
+        result = make(stream)
         argument = (x, mean, var, w, b)
         addresses = [0 if each is None else each._storage.address + each._offset for each in argument]
-        run(local.stream.handle, eps, *addresses, result._address)
+        run(stream.handle, eps, *addresses, result._storage.address)
         return result
 
     return on_device
@@ -231,9 +235,11 @@ def _sums_plan(
         argument,
     )
 
+    make = maker(out)
+
     def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
         *tensors, eps = operands
-        total, products = empty(out), empty(out)
+        total, products = make(), make()
         addresses = [x._storage.address + x._offset for x in (total, products, *tensors)]
         launch_reduction(device_state, launch, *addresses, eps)
         return total, products
@@ -275,15 +281,16 @@ def _input_gradient_plan(
     run = elements.plan_backward(
         device_state.native, sizes, grad.dtype, layout.dtype, var.dtype, dtype, training=training
     )
-    local = device_state.local
+    make, local = maker(layout), device_state.local
 
     def on_device(
         grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
     ) -> Tensor:
-        result = empty(layout)
+        stream = local.stream
+        result = make(stream)
         argument = (grad, x, mean, var, weight, *(sums or (None, None)))
         addresses = [0 if each is None else each._storage.address + each._offset for each in argument]
-        run(local.stream.handle, eps, share, *addresses, result._address)
+        run(stream.handle, eps, share, *addresses, result._storage.address)
         return result
 
     return on_device
@@ -336,7 +343,11 @@ def _layout(x: Tensor | None) -> Layout | None:
 
 def _plain(x: Tensor | None) -> Tensor | None:
     """A vector as kernels take it."""
-    return None if x is None else x.contiguous()
+    return x if x is None or x._layout.contiguous else x.contiguous()
+
+
+def _as_dtype(x: Tensor, dtype: dtype) -> Tensor:
+    return x if x._layout.dtype is dtype else x.to(dtype)
 
 
 def normalize_channels(
@@ -356,17 +367,17 @@ def normalize_channels(
     if training:
         var, mean = plans[MOMENTS, layout](argument)
         with unrecorded():
-            update_running(
-                running_mean, running_var, mean, var, momentum, prod(layout.shape[d] for d in _others(layout))
-            )
+            channels = layout.shape[1]
+            count = layout.numel // channels if channels else 0
+            update_running(running_mean, running_var, mean, var, momentum, count)
     else:
         assert running_mean is not None
         assert running_var is not None
         mean, var = running_mean.contiguous(), running_var.contiguous()
-        mean = mean.to(var._layout.dtype)
+        mean = _as_dtype(mean, var._layout.dtype)
     w, b = _plain(weight), _plain(bias)
     if w is not None and b is not None:
-        b = b.to(w._layout.dtype)
+        b = _as_dtype(b, w._layout.dtype)
     result: Tensor = plans[APPLY, layout, mean._layout, var._layout, _layout(w), _layout(b)](
         argument, mean, var, w, b, eps
     )
@@ -420,9 +431,9 @@ def _gradients(
         run = plans[(INPUT_GRADIENT, training, *layouts_of, _layout(w))]
         result[0] = run(grad, input, mean, var, w, sums, eps)
     if expected[1] and weight is not None and sums is not None:
-        result[1] = sums[1].to(weight._layout.dtype)
+        result[1] = _as_dtype(sums[1], weight._layout.dtype)
     if expected[2] and bias is not None and sums is not None:
-        result[2] = sums[0].to(bias.dtype)
+        result[2] = _as_dtype(sums[0], bias.dtype)
     return tuple(result)
 
 
