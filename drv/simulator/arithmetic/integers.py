@@ -134,14 +134,21 @@ def _high_and_add(high_product: Function) -> Function:
 
 def _quotient(a: Lanes, b: Lanes) -> Lanes:
     # PTX leaves x / 0 to the machine; GPUs answer with all ones.
+    return _all_ones_where_zero(b, _truncated_quotient(a, b))
+
+
+def _truncated_quotient(a: Lanes, b: Lanes) -> Lanes:
     quotient: Lanes = a // b
-    if a.dtype.kind == "i":
-        quotient = quotient + ((quotient * b != a) & ((a ^ b) < 0))
-    return _all_ones_where_zero(b, quotient)
+    # NumPy rounds down. That is toward zero where no number is negative, as the bits of all together tell.
+    if a.dtype.kind == "i" and (np.bitwise_or.reduce(a) | np.bitwise_or.reduce(b)) < 0:
+        quotient += (quotient * b != a) & ((a ^ b) < 0)
+    return quotient
 
 
 def _remainder(a: Lanes, b: Lanes) -> Lanes:
-    return _all_ones_where_zero(b, np.fmod(a, b))
+    # NumPy divides by a single number with multiplications, but has no such way for remainders.
+    remainder = a - _truncated_quotient(a, b) * b if len(b) == 1 else np.fmod(a, b)
+    return _all_ones_where_zero(b, remainder)
 
 
 def _all_ones_where_zero(divisor: Lanes, result: Lanes) -> Lanes:

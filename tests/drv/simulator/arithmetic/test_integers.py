@@ -299,6 +299,20 @@ def test_division_by_zero_gives_all_ones() -> None:
                 assert (resolve(f"{base}.{t}").function(a, zero) == ~zero).all()
 
 
+@pytest.mark.parametrize("t", INTEGERS)
+def test_division_of_many_lanes_by_one_number(t: str) -> None:
+    rng = np.random.default_rng(3)
+    lanes = random_lanes(t, 99, rng)
+    info = np.iinfo(DTYPES[t])
+    divisors = [1, 3, int(info.max), int(info.min), wrap(-1, t), wrap(-7, t)]
+    for a in (lanes, lanes & int(info.max), np.array([info.min], DTYPES[t])):
+        for b in filter(None, divisors):
+            for base, reference in (("div", quotient), ("rem", remainder)):
+                with np.errstate(all="ignore"):
+                    results = resolve(f"{base}.{t}").function(a, np.array([b], DTYPES[t]))
+                assert results.tolist() == [wrap(reference(each, b), t) for each in a.tolist()], (base, b)
+
+
 @pytest.mark.parametrize(("t", "part"), [("u16x2", "u16"), ("s16x2", "s16")])
 def test_packed_halfwords(t: str, part: str) -> None:
     rng = np.random.default_rng(2)
