@@ -717,6 +717,13 @@ class Pointwise:
         # Whole arrays of another type would come from memory, and go there, for each conversion.
         written = target.dtype is compute_dtype or target.dtype.category is Category.BOOL
         at_once = direct and written and not any(changed)
+        if at_once and not in_place and not any(isinstance(each, type) for each in signature):
+
+            def run_at_once(out: Tensor, *operands: Any) -> None:
+                with np.errstate(all="ignore"):
+                    function(*[x._host for x in operands], out=out._writable, **loop)
+
+            return run_at_once
         if not at_once and target.numel > _BLOCK and _alike(target, signature):
             return run_blocks
         # Operands that lie in other ways are cut along the first dimension; 0 for those that are not.

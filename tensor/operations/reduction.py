@@ -246,23 +246,27 @@ class Reduction:
                 result = function(
                     converted(array, compute_dtype.numpy) if converts else array, axes, *scalars
                 )
-            if not isinstance(result, tuple):
-                result = (result,)
-            output = []
-            for value, out in zip(result, outs, strict=True):
-                value = np.asarray(value).reshape(out.shape)
-                if value.dtype != out.dtype.numpy or not value.flags.c_contiguous:
-                    held = np.empty(out.shape, out.dtype.numpy)
-                    host_conversion(_dtype(value), out.dtype)(held, value)
-                    value = held
-                output.append(wrap(value, out))
-            return tuple(output)
+                if not isinstance(result, tuple):
+                    return (_wrapped(result, outs[0]),)
+                return tuple([_wrapped(value, out) for value, out in zip(result, outs, strict=True)])
 
         return run
 
 
-def _dtype(array: NDArray[Any]) -> dtype:
-    return from_numpy(array.dtype)
+def _wrapped(value: NDArray[Any], out: Layout) -> Tensor:
+    """A tensor of a result, of which reduced dimensions may be left."""
+    value = np.asarray(value).reshape(out.shape)
+    dtype = out.dtype.numpy
+    if value.dtype is _DOUBLE and dtype is _SINGLE:
+        value = value.astype(_SINGLE)
+    elif value.dtype != dtype or not value.flags.c_contiguous:
+        held = np.empty(out.shape, dtype)
+        host_conversion(from_numpy(value.dtype), out.dtype)(held, value)
+        value = held
+    return wrap(value, out)
+
+
+_DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 
 #: All dimensions of tensors of few dimensions.

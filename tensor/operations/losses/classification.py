@@ -73,7 +73,9 @@ class _Targets:
         classes = target._host.reshape(sizes.outer, 1, sizes.inner)
         self.valid: Array | None = None
         self.weights: Array = np.ones((1, 1, 1), scalar)
-        in_range = classes.min() >= 0 and classes.max() < sizes.classes
+        # Negative numbers are large ones without a sign.
+        unsigned = classes.view(np.uint64) if classes.dtype == np.int64 else classes
+        in_range = (unsigned < sizes.classes).all() and (unsigned is not classes or classes.min() >= 0)
         if weight is not None or not in_range or 0 <= sizes.ignored < sizes.classes:
             self.valid = valid = classes != sizes.ignored
             wrong = valid & ((classes < 0) | (classes >= sizes.classes))
@@ -326,7 +328,7 @@ def _mean_plan(layout: Layout, mean: bool, out: dtype) -> Callable[..., tuple[Te
     if not layout.device_state.is_cuda:
 
         def on_host(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-            sums = [each._host.sum(dtype=each._host.dtype) for each in (losses, weights)]
+            sums = [np.add.reduce(each._host, axis=None) for each in (losses, weights)]
             with np.errstate(all="ignore"):
                 return tensor_of(np.array(sums[0] / sums[1] if mean else sums[0]), outs[0]), wrap(
                     np.array(sums[1]), outs[1]

@@ -13,7 +13,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import autocasted, operation
 from tensor.operations.pointwise_node import numbered
-from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, written
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_category, one_pass, written
 
 from .complex_numbers import conjugate, sgn_gradient
 from .quotients_on_host import floor_divide_on_host, fmod_on_host, remainder_on_host
@@ -98,11 +98,22 @@ def _not_bool(message: str) -> Any:
 
 # Sums and differences
 
+
+@one_pass
+def _add_scaled(a: Any, b: Any, c: Any, out: Any = None) -> Any:
+    return np.add(a, b * c, out=out)
+
+
+@one_pass
+def _subtract_scaled(a: Any, b: Any, c: Any, out: Any = None) -> Any:
+    return np.subtract(a, b * c, out=out)
+
+
 ADD = Pointwise("add", "a + b", np.add, derivatives=(lambda grad: grad, lambda grad: grad))
 ADD_SCALED = Pointwise(
     "add",
     "a + b * c",
-    lambda a, b, c: a + b * c,
+    _add_scaled,
     typed=2,
     check=_check_alpha,
     derivatives=(lambda grad: grad, lambda grad, c: MUL.binary(grad, conjugate(c))),
@@ -118,7 +129,7 @@ SUB = Pointwise(
 SUB_SCALED = Pointwise(
     "sub",
     "a - b * c",
-    lambda a, b, c: a - b * c,
+    _subtract_scaled,
     typed=2,
     check=_check_difference,
     derivatives=(lambda grad: grad, lambda grad, c: NEG.unary(MUL.binary(grad, conjugate(c)))),

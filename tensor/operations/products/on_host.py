@@ -9,7 +9,7 @@ import numpy as np
 from drv.host import blas
 from drv.host.addresses import address_of
 from tensor.core.dtypes import promotion as rules
-from tensor.core.host.memory import empty_array
+from tensor.core.host.memory import LEAST, empty_array
 from tensor.core.host.native_loops import address
 
 if TYPE_CHECKING:
@@ -104,6 +104,14 @@ def plan_pair(product: HostProduct, a: Matrix, b: Matrix) -> Callable[[Tensor, T
             return result
 
         return run_directly
+
+    if rows * columns * dtype.itemsize < LEAST and product.reads is product._stores:
+        # NumPy makes small arrays by itself.
+        def run_small(x: Tensor, y: Tensor) -> Array:
+            with np.errstate(all="ignore"):
+                return matmul(a.of(x._host), b.of(y._host))
+
+        return run_small
 
     def run(x: Tensor, y: Tensor) -> Array:
         with np.errstate(all="ignore"):

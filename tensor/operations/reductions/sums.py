@@ -122,7 +122,7 @@ def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
             left = a[count * _FEW :]
             rest = np.add.reduce(left, 0, dtype, keepdims=True) if len(left) else 0.0
             return np.asarray(np.add.reduce(most, 0, dtype, keepdims=True) + rest)
-    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=dtype))
+    return np.asarray(np.add.reduce(a, axis=axes, keepdims=True, dtype=dtype))
 
 
 #: Elements of half precision that are converted at a time, so that they stay in the cache.
