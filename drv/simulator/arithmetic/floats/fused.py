@@ -27,25 +27,35 @@ _LOWEST = np.iinfo(np.int64).min
 def fma_f32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Return ``a * b + c`` of float32 lanes, rounded once to nearest, ties to even."""
     product = a.astype(np.float64) * b
-    total = product + c
+    addend = c.astype(np.float64)
+    total = product + addend
     result: Lanes = total.astype(np.float32)
     # A tie has 1 and then zeros in the 29 bits that float32 drops; subnormals drop more.
     dropped = total.view(np.int64) << 35
-    has_tie = np.minimum.reduce(dropped) == _LOWEST
-    magnitude = result.view(np.uint32) << 1
-    if has_tie or np.minimum.reduce(magnitude) < 0x1000000:
-        # Zeros, which are common, become the largest.
-        magnitude -= np.uint32(1)
-        if has_tie or np.minimum.reduce(magnitude) < 0xFFFFFF:
-            # One of the two differences is exact, and differs from its term where the sum was rounded.
-            rounded = (total - product != c) | (total - c != product)
-            if np.logical_or.reduce(rounded):
-                doubtful = np.flatnonzero(rounded & ((dropped == _LOWEST) | (magnitude < 0xFFFFFF)))
-                lanes = len(result)
-                product = product[doubtful] if len(product) == lanes else product
-                addend = c[doubtful] if len(c) == lanes else c
-                result[doubtful] = sum_to_odd(product, addend.astype(np.float64)).astype(np.float32)
+    if np.minimum.reduce(dropped) == _LOWEST or _any_subnormal(result):
+        # One of the two differences is exact, and differs from its term where the sum was rounded.
+        rounded = (total - product != addend) | (total - addend != product)
+        if np.logical_or.reduce(rounded):
+            doubtful = np.flatnonzero(rounded & ((dropped == _LOWEST) | _are_subnormal(result)))
+            product, addend = (each[doubtful] if len(each) > 1 else each for each in (product, addend))
+            result[doubtful] = sum_to_odd(product, addend).astype(np.float32)
     return result
+
+
+def _any_subnormal(values: Lanes) -> bool:
+    """Tell whether there is a subnormal number among float32 lanes."""
+    magnitude = values.view(np.uint32) << 1
+    if np.minimum.reduce(magnitude) >= 0x1000000:
+        return False
+    # Zeros, which are common, become the largest.
+    magnitude -= np.uint32(1)
+    return bool(np.minimum.reduce(magnitude) < 0xFFFFFF)
+
+
+def _are_subnormal(values: Lanes) -> Lanes:
+    """Tell which float32 lanes are subnormal numbers."""
+    small: Lanes = (values.view(np.uint32) << 1) - np.uint32(1) < 0xFFFFFF
+    return small
 
 
 def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
