@@ -67,7 +67,7 @@ def searchsorted(
         Ascending along the last dimension: a vector, or a sequence for each row of ``input``, with the same sizes apart
         from the last dimension.
     input : Tensor or number
-        The values, of the dtype of ``sorted_sequence``.
+        The values; different dtypes are promoted.
     out_int32 : bool
         Whether the result is int32 instead of int64.
     right : bool
@@ -85,8 +85,10 @@ def searchsorted(
     Raises
     ------
     RuntimeError
-        If dtypes or devices differ, the sequence and ``input`` differ in another dimension than the last or
-        ``sorter`` has another shape, the dtype is complex, or ``side`` is another string or contradicts ``right``.
+        If devices differ, the sequence and ``input`` differ in another dimension than the last or
+        ``sorter`` has another shape, or ``side`` is another string or contradicts ``right``.
+    NotImplementedError
+        If a dtype is complex.
 
     Examples
     --------
@@ -103,8 +105,14 @@ def searchsorted(
             "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
     right = right or side == "right"
-    scalar = not isinstance(input, TensorBase)
-    values = sorted_sequence.new_tensor(input) if scalar else input
+    if not isinstance(input, TensorBase):
+        common = result_type(sorted_sequence, input)
+        input = sorted_sequence.new_tensor(input, dtype=common)
+        sorted_sequence = sorted_sequence.to(common)
+    elif input._layout.dtype is not sorted_sequence._layout.dtype:
+        common = result_type(sorted_sequence, input)
+        input, sorted_sequence = input.to(common), sorted_sequence.to(common)
+    values = input
     sequence, dtype = sorted_sequence._layout, sorted_sequence._layout.dtype
     if dtype.is_storage_only:
         raise not_implemented("searchsorted", dtype)
@@ -113,13 +121,10 @@ def searchsorted(
             f"searchsorted(): boundaries and input value tensors should have same device type, but got {sequence.device} "
             f"and {values._layout.device}"
         )
-    if values._layout.dtype is not dtype:
-        raise RuntimeError(
-            f"searchsorted(): boundary tensor's dtype {dtype!r} and input value tensor's dtype {values._layout.dtype!r} must "
-            "be the same"
-        )
     if dtype.is_complex:
-        raise RuntimeError(f'"searchsorted" not implemented for {dtype!r}: complex numbers have no order')
+        raise NotImplementedError(
+            f'"searchsorted" not implemented for {dtype!r}: complex numbers have no order'
+        )
     shape = values._layout.shape
     shared = len(sequence.shape) == 1
     if not sequence.shape:
@@ -231,7 +236,9 @@ def bucketize(
     Raises
     ------
     RuntimeError
-        If ``boundaries`` is not a vector, devices differ, or the dtype is complex.
+        If ``boundaries`` is not a vector, or devices differ.
+    NotImplementedError
+        If a dtype is complex.
 
     Examples
     --------
@@ -242,9 +249,6 @@ def bucketize(
         raise RuntimeError(
             f"boundaries tensor must be 1 dimension, but got dim({len(boundaries._layout.shape)})"
         )
-    if isinstance(input, TensorBase) and input._layout.dtype is not boundaries._layout.dtype:
-        common = result_type(input, boundaries)
-        input, boundaries = input.to(common), boundaries.to(common)
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
@@ -368,7 +372,7 @@ def histc(
     """
     layout, dtype = input._layout, input._layout.dtype
     if dtype.category is not Category.FLOATING and not layout.device_state.is_cuda:
-        raise RuntimeError(f'"histogram_cpu" not implemented for {dtype!r}: convert to float32 first')
+        raise NotImplementedError(f'"histogram_cpu" not implemented for {dtype!r}: convert to float32 first')
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, got {bins}")
     low, high = float(min), float(max)

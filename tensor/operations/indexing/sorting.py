@@ -85,7 +85,7 @@ class _Rows:
         """What works on tensors of ``layout``."""
         dtype, (rows, n) = layout.dtype, layout.shape
         if dtype.is_complex:
-            raise RuntimeError(f'"{self.name}" not implemented for {dtype!r}: it takes real tensors')
+            raise NotImplementedError(f'"{self.name}" not implemented for {dtype!r}: it takes real tensors')
         shape = (rows, self.width(n, *arguments))
         values = layouts.contiguous[shape, dtype, layout.device_state]
         positions = layouts.contiguous[shape, dtypes.int64, layout.device_state]
@@ -462,7 +462,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     RuntimeError
         If ``k`` is below 1 or larger than the dimension, or ``input`` is complex.
     IndexError
-        If ``dim`` is out of range.
+        If ``dim`` is out of range, or has no elements.
     TypeError
         If ``k`` is no integer.
 
@@ -474,6 +474,10 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     shape = input._layout.shape
     length = shape[dimension(dim, len(shape))] if shape else 1
     k = k if type(k) is int else as_int64(k, "kthvalue", "k")
+    if not length:
+        raise IndexError(
+            f"kthvalue(): Expected reduction dim {dim} to have non-zero size, but input has shape {list(shape)}"
+        )
     if not 1 <= k <= length:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
     return all_into_out(_picked(KTH, _KTHVALUE, _KTHVALUE_BACKWARD, input, dim, keepdim, k), out, "kthvalue")

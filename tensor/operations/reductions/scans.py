@@ -464,7 +464,9 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
     if dtype.is_complex:
         return into_out(_complex_logcumsumexp(input, at), out, "logcumsumexp")
     if not dtype.is_floating_point:
-        raise RuntimeError(f'"logcumsumexp" not implemented for {dtype!r}: it takes floating point tensors')
+        raise NotImplementedError(
+            f'"logcumsumexp" not implemented for {dtype!r}: it takes floating point tensors'
+        )
     results = LOGCUMSUMEXP(input, at, dtype)
     _LOGCUMSUMEXP_BACKWARD.record(results, (input,), context=(at,))
     return into_out(results[0], out, "logcumsumexp")
@@ -503,7 +505,7 @@ _BEST_BACKWARD = {
 def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
     at = dimension(dim, len(input._layout.shape))
     if input._layout.dtype.is_complex:
-        raise RuntimeError(
+        raise NotImplementedError(
             f'"{scan.name}" not implemented for {input._layout.dtype!r}: it takes real tensors'
         )
     results = scan(input, at, input._layout.dtype)

@@ -1,4 +1,4 @@
-"""Positions in sorted sequences that have NaN, or are searched for it."""
+"""Positions in sorted sequences that have NaN or are searched for it, and dtypes that differ from the values'."""
 
 from __future__ import annotations
 
@@ -32,3 +32,35 @@ def test_nan_is_behind_everything(
         assert tensor.searchsorted(ascending, values, right=is_right).tolist() == expected
         assert tensor.bucketize(values, ascending, right=is_right).tolist() == expected
         assert tensor.searchsorted(descending, values, right=is_right, sorter=backwards).tolist() == expected
+
+
+def test_different_dtypes_are_promoted(checked_device: str) -> None:
+    numbers = tensor.tensor([1, 2, 3], device=checked_device)
+    between = tensor.tensor([1.5, 2.5], device=checked_device)
+    assert tensor.searchsorted(numbers, between).tolist() == [1, 2]
+    assert tensor.searchsorted(between, numbers).tolist() == [0, 1, 2]
+    assert tensor.searchsorted(numbers, between[1]).item() == 2
+    assert tensor.searchsorted(numbers.byte(), tensor.tensor([258, -1], device=checked_device)).tolist() == [
+        3,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("number", [2.5, 2, True, math.inf])
+def test_a_number_is_not_cut_off(number: float, checked_device: str) -> None:
+    numbers = tensor.tensor([1, 2, 3], device=checked_device)
+    expected = {2.5: 2, 2: 1, True: 0, math.inf: 3}[number]
+    assert tensor.searchsorted(numbers, number).item() == expected
+    assert tensor.bucketize(number, numbers).item() == expected
+
+
+def test_dtypes_without_an_order_are_not_implemented(checked_device: str) -> None:
+    z = tensor.ones(2, dtype=tensor.complex64, device=checked_device)
+    for call in (
+        lambda: tensor.searchsorted(z.real, z),
+        lambda: tensor.sort(z),
+        lambda: tensor.cummax(z, 0),
+        lambda: tensor.logcumsumexp(tensor.ones(2, dtype=tensor.int64, device=checked_device), 0),
+    ):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            call()

@@ -34,3 +34,9 @@ def test_integers_of_other_types(k: Any) -> None:
 def test_more_than_there_are(name: str, k: Any) -> None:
     with pytest.raises(RuntimeError, match=f"k out of range.*{k} of 3"):
         getattr(tensor.tensor(VALUES), name)(k)
+
+
+def test_a_dimension_without_elements_has_no_kth_value(checked_device: str) -> None:
+    with pytest.raises(IndexError, match=r"dim -2 to have non-zero size, but input has shape \[0, 4\]"):
+        tensor.zeros(0, 4, device=checked_device).kthvalue(1, -2)
+    assert tensor.zeros(4, 0, device=checked_device).kthvalue(1, 0).values.shape == (0,)
