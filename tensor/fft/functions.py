@@ -172,6 +172,9 @@ class _Function:
             return lambda x: self(single_or_double(name, x, complex=None), s, dim, norm, None)
         if self.single:
             _dimension(name, shape, dim)
+            if s == -1:
+                # Among several sizes it stands for the one that is there.
+                raise RuntimeError("Invalid number of data points (-1) specified")
             s, dim = (None if s is None else (s,)), (dim,)
         mode = _norm(name, norm)
         number = _precision(name, number, transform_type != "r2c")

@@ -162,6 +162,11 @@ def test_half_precision_has_to_be_converted(device_name: str) -> None:
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "norm": (lambda x: tensor.fft.fft(x, norm="other"), RuntimeError, 'Invalid normalization mode: "other"'),
     "size": (lambda x: tensor.fft.fft(x, n=0), RuntimeError, r"Invalid number of data points \(0\)"),
+    "negative size": (
+        lambda x: tensor.fft.rfft(x, n=-1),
+        RuntimeError,
+        r"Invalid number of data points \(-1\)",
+    ),
     "dim": (lambda x: tensor.fft.fft(x, dim=2), IndexError, "Dimension out of range"),
     "number": (lambda x: tensor.fft.fft(x[0, 0]), IndexError, "no dimensions"),
     "twice": (lambda x: tensor.fft.fftn(x, dim=(0, 0)), RuntimeError, "dims must be unique"),
