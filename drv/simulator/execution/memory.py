@@ -225,7 +225,7 @@ class MemoryAccess:
         simple = self._global(site, address, offset, width * lanes, Access.READ)
         if simple is not None:
             data, index = simple[0].view(dtype), simple[1] >> _SHIFT[width]
-            return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
+            return data.take(index) if lanes == 1 else [data[i:].take(index) for i in range(lanes)]
         result = [np.zeros(self.n, dtype) for _ in range(lanes)]
         for allocation, chosen, offsets in self._scattered(site, address, offset, width * lanes, Access.READ):
             for i, each in enumerate(result):
@@ -245,7 +245,7 @@ class MemoryAccess:
         if simple is not None:
             data, index = simple[0].view(dtype), simple[1] >> _SHIFT[width]
             for i, each in enumerate(values):
-                data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
+                data[i:][index] = each if index.shape[0] > 1 else each[-1:]
             return
         for allocation, chosen, offsets in self._scattered(
             site, address, offset, width * lanes, Access.WRITE, values
@@ -419,7 +419,7 @@ class MemoryAccess:
         """``ld.shared``."""
         index = self._shared(site, address, offset, width * lanes, Access.READ) >> _SHIFT[width]
         data = self.batch.shared(dtype)
-        return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
+        return data.take(index) if lanes == 1 else [data[i:].take(index) for i in range(lanes)]
 
     def store_shared(
         self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
@@ -429,7 +429,7 @@ class MemoryAccess:
         index = self._shared(site, address, offset, width * lanes, Access.WRITE, values) >> _SHIFT[width]
         data = self.batch.shared(dtype)
         for i, each in enumerate(values):
-            data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
+            data[i:][index] = each if index.shape[0] > 1 else each[-1:]
 
     def atomic_shared(
         self,
@@ -467,7 +467,7 @@ class MemoryAccess:
         """``ld.local``."""
         index = self._local(site, address, offset, width * lanes, Access.READ) >> _SHIFT[width]
         data = self.batch.local(dtype)
-        return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
+        return data.take(index) if lanes == 1 else [data[i:].take(index) for i in range(lanes)]
 
     def store_local(
         self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
@@ -476,7 +476,7 @@ class MemoryAccess:
         index = self._local(site, address, offset, width * lanes, Access.WRITE) >> _SHIFT[width]
         data = self.batch.local(dtype)
         for i, each in enumerate(value if lanes > 1 else (value,)):
-            data[index + i if i else index] = each
+            data[i:][index] = each
 
     def atomic_local(
         self,
@@ -507,7 +507,7 @@ class MemoryAccess:
             self._wild(site, address - window, offset, width * lanes, Access.READ, size, offsets * 0, "param")
         index = np.clip(offsets, 0, max(size - width * lanes, 0)) >> _SHIFT[width]
         values = data[:size].view(dtype)
-        return values.take(index) if lanes == 1 else [values.take(index + i) for i in range(lanes)]
+        return values.take(index) if lanes == 1 else [values[i:].take(index) for i in range(lanes)]
 
     def store_param(self, site: Site, *_: Any) -> None:
         """Storing to a kernel's parameters through an address: they are read-only."""
