@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
@@ -11,8 +12,10 @@ from tensor.core.creation_arguments import shaped
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
+from tensor.operations.creation.result_types import result_type
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import EQ, NE
+from tensor.operations.pointwise.selection import nan_to_num
 from tensor.operations.reductions.scans import cummax
 from tensor.operations.return_types import return_type
 from tensor.operations.shapes import slices, views
@@ -127,7 +130,7 @@ def isin(
     if not isinstance(elements, TensorBase):
         if not isinstance(test_elements, TensorBase):
             raise TypeError("isin(): elements and test_elements cannot both be numbers: one must be a Tensor")
-        elements = test_elements.new_tensor(elements)
+        elements = test_elements.new_tensor(elements, dtype=result_type(test_elements, elements))
     if not isinstance(test_elements, TensorBase):
         result = EQ.binary(elements, test_elements)
         return delivered(out, ~result if invert else result, "isin")
@@ -140,6 +143,10 @@ def isin(
         result = EQ.binary(views.unsqueeze(argument, -1), expected).any(-1)
     else:
         ordered = sort(expected)[0]
-        position = searchsorted(ordered, argument).clamp(max=count - 1)
+        # NaN, which has no order, would lead the search astray, and equals nothing that it finds there.
+        searched = ordered
+        if dtype.is_floating_point:
+            searched = nan_to_num(ordered, nan=math.inf, posinf=math.inf, neginf=-math.inf)
+        position = searchsorted(searched, argument).clamp(max=count - 1)
         result = EQ.binary(ordered.take(position), argument)
     return delivered(out, ~result if invert else result, "isin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,27 @@ def test_isin(count: int, invert: bool, device_name: str) -> None:
     elements, expected = _RNG.integers(0, 50, (4, 6)), _RNG.integers(0, 50, count)
     result = tensor.isin(_on(elements, device_name), _on(expected, device_name), invert=invert)
     np.testing.assert_array_equal(result.cpu().numpy(), np.isin(elements, expected, invert=invert))
+
+
+@pytest.mark.parametrize("count", [4, 40])
+def test_isin_of_numbers_among_nan(count: int, device_name: str) -> None:
+    """What several comparisons or one search of sorted values finds: NaN equals nothing, and hides nothing."""
+    expected = tensor.tensor([1.0, math.inf, *[math.nan] * count], device=device_name)
+    x = tensor.tensor([1.0, 2.0, math.inf, -math.inf, math.nan], device=device_name)
+    assert tensor.isin(x, expected).tolist() == [True, False, True, False, False]
+    assert tensor.isin(x, expected[1:].nan_to_num(nan=2.0)).tolist() == [False, True, False, False, False]
+    assert tensor.isin(x, expected[2:]).tolist() == [False] * 5
+
+
+def test_isin_of_a_number_that_is_not_cut_off(device_name: str) -> None:
+    x = tensor.tensor([1, 2, 3], device=device_name)
+    assert [tensor.isin(number, x).item() for number in (2, 2.0, 2.5, True, math.inf)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_isin_with_numbers(device_name: str) -> None:
