@@ -281,6 +281,11 @@ class Pointwise:
             )
         shape = strides_of.broadcast_shapes(*[x._layout.shape for x in tensors])
         if out._layout.shape != shape:
+            if any(x is out for x in tensors):
+                raise RuntimeError(
+                    f"{self.name}(): output with shape {list(out._layout.shape)} doesn't match the broadcast shape "
+                    f"{list(shape)}, and is an operand, which must not be resized: give another tensor as out"
+                )
             shaped(out, shape)
         self._write(out, operands)
         return out

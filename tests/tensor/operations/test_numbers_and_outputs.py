@@ -307,3 +307,24 @@ def test_outputs_with_elements_of_another_shape_warn(text: str, device_name: str
         empty = tensor.empty(0, device=device_name)
         result = expressions.value(text, tensor, device_name, x=x, o=empty)
     assert result is empty
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m.add(x, row, out=x)",
+        "m.eq(row, x, out=x)",
+        "m.atan2(x, row, out=x)",
+        "m.lerp(x, row, 0.5, out=x)",
+        "m.addcmul(row, row, x, out=x)",
+        "m.clamp(x, row, out=x)",
+    ],
+)
+def test_an_operand_is_not_resized_as_the_output(text: str, device_name: str) -> None:
+    """It would have no elements to read where it had none before."""
+    x, row = tensor.ones(3, 1, device=device_name), tensor.ones(1, 4, device=device_name)
+    with pytest.raises(
+        RuntimeError, match=r"output with shape \[3, 1\] doesn't match the broadcast shape \[3, 4\]"
+    ):
+        eval(text, {"m": tensor, "x": x, "row": row})
+    assert x.tolist() == [[1.0]] * 3
