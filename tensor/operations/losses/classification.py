@@ -13,15 +13,15 @@ import numpy as np
 
 from nvrtc_kernels import losses as kernels
 from nvrtc_kernels import reduction as reduction_kernels
-from nvrtc_kernels.dtypes import int64, uint8
+from nvrtc_kernels.dtypes import bfloat16, float16, float32, int64, uint8
 from nvrtc_kernels.losses import Classes, statistics_type
 from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import empty, maker, wrap
-from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
 from tensor.core.plans.fills import filled
-from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.autocast import FLOAT32, Autocast, cast, eligible
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
@@ -364,9 +364,17 @@ def _loss_of_classes(
     sizes: Classes,
     reduction: str,
     smoothing: float | None,
+    in_single: bool = False,
 ) -> Tensor:
-    """The loss, recorded. Where ``smoothing`` is ``None`` the input is log-probabilities, else logits."""
+    """The loss, recorded. Where ``smoothing`` is ``None`` the input is log-probabilities, else logits.
+
+    Logits of half precision on a device are read as float32 with ``in_single``: the loss is that of a cast, which is not made.
+    """
     x, classes = input.contiguous(), target.contiguous()
+    layout = x._layout
+    reads: tuple[dtype, ...] = ()
+    if in_single:
+        layout, reads = layout.with_dtype(float32), (layout.dtype,)
     w = None if weight is None else weight.detach().contiguous()
     weight_dtype = None if w is None else w._layout.dtype
     plans = x._layout.device_state.plans
@@ -374,18 +382,19 @@ def _loss_of_classes(
     if smoothing is None:
         losses, weights = plans[NLL, x._layout, weight_dtype, sizes](x, classes, w)
     else:
-        run = plans[CROSS_ENTROPY, x._layout, weight_dtype, sizes, smoothing > 0, reduction != "none"]
+        run = plans[CROSS_ENTROPY, layout, weight_dtype, sizes, smoothing > 0, reduction != "none", *reads]
         losses, weights, statistics = run(x, classes, w, smoothing)
     total: Tensor | None = None
     if reduction == "none":
-        result = losses.view(target._layout.shape).to(input._layout.dtype)
+        result = losses.view(target._layout.shape).to(layout.dtype)
     else:
-        run = plans[MEAN, losses._layout, reduction == "mean", input._layout.dtype]
+        run = plans[MEAN, losses._layout, reduction == "mean", layout.dtype]
         result, total = run(losses, weights)
         if reduction == "sum":
             total = None
     result._base = None
-    formula = (_NLL if smoothing is None else _LOGITS)[len(input._layout.shape) > 2]
+    formulas = _NLL if smoothing is None else _LOGITS_IN_SINGLE if in_single else _LOGITS
+    formula = formulas[len(layout.shape) > 2]
     formula.record((result,), (input,), (classes, w, total, statistics), (sizes, reduction, smoothing))
     return result  # type: ignore[no-any-return]
 
@@ -402,15 +411,20 @@ def _gradient(
     reduction: str,
     smoothing: float,
 ) -> tuple[Tensor]:
-    """The gradient of the logits."""
+    """The gradient of the logits, of their dtype, also where the loss is of float32 and they are not."""
     grad = grad.contiguous()
     layout = input._layout.as_contiguous()
+    dtypes: tuple[dtype, ...] = ()
+    if grad._layout.dtype is not layout.dtype:
+        layout, dtypes = layout.with_dtype(float32), (layout.dtype, layout.dtype)
     weight_dtype = None if weight is None else weight._layout.dtype
     smooth = smoothing > 0
     all_weights = None
     if smooth and weight is not None:
         all_weights = weight.sum(dtype=statistics_type(layout.dtype))
-    run = layout.device_state.plans[CROSS_ENTROPY_GRADIENT, grad._layout, layout, weight_dtype, sizes, smooth]
+    run = layout.device_state.plans[
+        CROSS_ENTROPY_GRADIENT, grad._layout, layout, weight_dtype, sizes, smooth, *dtypes
+    ]
     return (run(grad, total, input.contiguous(), target, weight, all_weights, statistics, smoothing),)
 
 
@@ -438,6 +452,10 @@ def _composed(
     elif reduction == "sum":
         losses = losses.sum()
     return losses.to(input._layout.dtype)
+
+
+def _composed_in_single(input: Tensor, *arguments: Any) -> Tensor:
+    return _composed(input.to(float32), *arguments)
 
 
 def _nll_gradient(
@@ -492,15 +510,18 @@ _NLL_OF_GRADIENTS = [
     )
     for name in ("NllLossBackwardBackward0", "NllLoss2DBackwardBackward0")
 ]
-_LOGITS = [
-    BackwardFormula(
-        name,
-        "input target weight total statistics",
-        joint=Derivative(_gradient, needs="input target weight total statistics"),
-        composition=Composition(_composed, needs="input target weight total"),
-    )
-    for name in ("NllLossBackward0", "NllLoss2DBackward0")
-]
+_LOGITS, _LOGITS_IN_SINGLE = (
+    [
+        BackwardFormula(
+            name,
+            "input target weight total statistics",
+            joint=Derivative(_gradient, needs="input target weight total statistics"),
+            composition=Composition(composed, needs="input target weight total"),
+        )
+        for name in ("NllLossBackward0", "NllLoss2DBackward0")
+    ]
+    for composed in (_composed, _composed_in_single)
+)
 
 
 # The functions
@@ -547,12 +568,15 @@ def _of_classes(
     ignore_index: int,
     reduction: str,
     smoothing: float | None,
+    in_single: bool = False,
 ) -> Tensor:
     check_same_device(name, input, target=target, weight=weight)
     sizes = _sizes(name, input, target, weight, ignore_index)
     if not sizes.lines or not sizes.classes:
+        if in_single:
+            input = input.to(float32)
         return reduced(input.sum() * 0 + input.new_zeros(target._layout.shape), reduction)
-    return _loss_of_classes(input, target.to(int64), weight, sizes, reduction, smoothing)
+    return _loss_of_classes(input, target.to(int64), weight, sizes, reduction, smoothing, in_single)
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
@@ -604,7 +628,7 @@ def nll_loss(
     return _of_classes("nll_loss", input, target, weight, ignore_index, reduction, None)
 
 
-@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -661,12 +685,39 @@ def cross_entropy(
     reduction = reduction_of(reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    arguments = ignore_index, reduction, float(label_smoothing)
+    casts = modes.autocast
+    if casts is None or casts.cuda is None or not input._layout.device_state.is_cuda:
+        return _cross_entropy(input, target, weight, *arguments)
+    # Of logits of half precision in a block of autocast the kernel reads and writes what casts would.
+    modes.autocast = None
+    try:
+        if eligible(target, cuda=True):
+            target = cast(target, float32, keeps=casts.keeps)
+        if weight is not None and eligible(weight, cuda=True):
+            weight = cast(weight, float32, keeps=casts.keeps)
+        of_classes = not target._layout.dtype.is_floating_point
+        in_single = of_classes and input._layout.dtype in (bfloat16, float16)
+        if not in_single and eligible(input, cuda=True):
+            input = cast(input, float32, keeps=casts.keeps)
+        return _cross_entropy(input, target, weight, *arguments, in_single=in_single)
+    finally:
+        modes.autocast = casts
+
+
+def _cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+    in_single: bool = False,
+) -> Tensor:
     if target._layout.shape == input._layout.shape and target._layout.dtype.is_floating_point:
         check_same_device("cross_entropy", input, target=target, weight=weight)
-        return _of_probabilities(input, target, weight, reduction, label_smoothing, ignore_index)
-    return _of_classes(
-        "cross_entropy", input, target, weight, ignore_index, reduction, float(label_smoothing)
-    )
+        return _of_probabilities(input, target, weight, reduction, smoothing, ignore_index)
+    return _of_classes("cross_entropy", input, target, weight, ignore_index, reduction, smoothing, in_single)
 
 
 def _of_probabilities(

@@ -10,6 +10,7 @@ import pytest
 import drv
 import tensor
 from tensor.operations.losses.classification import cross_entropy, nll_loss
+from tests.tensor.launched_kernels import launched
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
 
 _RNG = np.random.default_rng(0)
@@ -184,3 +185,58 @@ def test_names_of_nodes() -> None:
     assert cross_entropy(x, tensor.zeros(2).long()).grad_fn.name() == "NllLossBackward0"
     wide = tensor.zeros(2, 3, 4, 4, requires_grad=True)
     assert nll_loss(wide, tensor.zeros(2, 4, 4).long()).grad_fn.name() == "NllLoss2DBackward0"
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("half", [tensor.bfloat16, tensor.float16])
+@pytest.mark.parametrize(("shape", "lines"), [((7, 11), (7,)), ((11,), ()), ((2, 5, 3), (2, 3))])
+def test_autocast_reads_logits_of_half_precision_as_float32(
+    half: tensor.dtype, shape: tuple[int, ...], lines: tuple[int, ...]
+) -> None:
+    """The loss and the gradient have the bits of those of a cast, and there is no launch of one."""
+    drv.simulator.install(check="full")
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    target = tensor.randint(2, classes, lines, device="cuda")
+    weight = tensor.rand(classes, device="cuda", dtype=half)
+    for options in (
+        {},
+        {"label_smoothing": 0.1},
+        {"reduction": "sum", "ignore_index": 1},
+        {"reduction": "none", "weight": weight},
+        {"weight": weight, "label_smoothing": 0.2},
+    ):
+        x = tensor.randn(*shape, device="cuda", dtype=half, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        single = options | {"weight": weight.float()} if "weight" in options else options
+        with launched() as names, tensor.autocast("cuda", dtype=half):
+            loss = cross_entropy(x, target, **options)
+            (grad,) = tensor.autograd.grad(loss, x, tensor.ones_like(loss))
+        assert sum("copy" in name for name in names) == ("weight" in options)
+        expected = cross_entropy(y.float(), target, **single)
+        assert loss.dtype is tensor.float32
+        assert tensor.equal(loss, expected)
+        ones = tensor.ones_like(expected)
+        (of_grad,) = tensor.autograd.grad(expected, y, ones)
+        assert grad.dtype is half
+        assert tensor.equal(grad, of_grad)
+        seconds = []
+        for each in (x, y):
+            with tensor.autocast("cuda", dtype=half):
+                result = cross_entropy(each, target, **options)
+            (first,) = tensor.autograd.grad(result, each, ones, create_graph=True)
+            seconds += tensor.autograd.grad(first.float().square().sum(), each)
+        assert seconds[0].dtype is half
+        assert tensor.isfinite(seconds[0]).all()
+        assert tensor.equal(*seconds)
+
+
+@pytest.mark.simulator_only
+def test_a_block_that_is_off_leaves_the_loss_in_half_precision() -> None:
+    drv.simulator.install(check="full")
+    x, target = tensor.randn(4, 5, device="cuda", dtype=tensor.float16), tensor.arange(4, device="cuda")
+    with tensor.autocast("cuda"):
+        assert cross_entropy(x, target).dtype is tensor.float32
+        assert cross_entropy(x, tensor.softmax(x, 1).half()).dtype is tensor.float32
+        assert cross_entropy(x[:0], target[:0], reduction="sum").dtype is tensor.float32
+        with tensor.autocast("cuda", enabled=False):
+            assert cross_entropy(x, target).dtype is tensor.float16
