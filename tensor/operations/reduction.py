@@ -258,7 +258,7 @@ def _wrapped(value: NDArray[Any], out: Layout) -> Tensor:
     value = np.asarray(value).reshape(out.shape)
     dtype = out.dtype.numpy
     if value.dtype is _DOUBLE and dtype is _SINGLE:
-        value = value.astype(_SINGLE)
+        value = value.astype(_SINGLE, order="C")
     elif value.dtype != dtype or not value.flags.c_contiguous:
         held = np.empty(out.shape, dtype)
         host_conversion(from_numpy(value.dtype), out.dtype)(held, value)
