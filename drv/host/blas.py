@@ -167,9 +167,7 @@ def product(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any] | None = None) -
     ValueError
         If the shapes do not fit.
     """
-    if min(a.ndim, b.ndim) > 1 and mkl.multiplies(
-        a.dtype, a.shape[-2] * a.shape[-1] * b.shape[-1], batch=max(a.ndim, b.ndim) > 2
-    ):
+    if min(a.ndim, b.ndim) > 1 and mkl.multiplies(a.dtype, a.shape[-2] * a.shape[-1] * b.shape[-1]):
         result = _by_mkl(a, b, out)
         if result is not None:
             return result

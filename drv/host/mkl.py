@@ -38,13 +38,15 @@ _SEQUENTIAL, _INDICES_OF_32_BITS = 1, 0
 _ROW_MAJOR, _AS_IT_IS, _TRANSPOSED = 101, 111, 112
 #: Multiplications from which a call pays: NumPy calls its BLAS in a tenth of the microseconds that ``ctypes`` takes, and that has
 #: kernels of its own for small matrices; factors of half precision need not be converted.
-_LEAST, _LEAST_OF_BATCH, LEAST_OF_HALF = 1 << 20, 1 << 22, 1 << 17
+_LEAST, LEAST_OF_HALF = 1 << 20, 1 << 17
 #: Functions by dtype of the factors: the name, and what the processor has to have, so that it is the quicker way.
 HALF = {
     "bfloat16": ("cblas_gemm_bf16bf16f32", "avx512_bf16"),
     "float16": ("cblas_gemm_f16f16f32", "avx512_fp16"),
 }
 _FULL = {"float32": ("cblas_sgemm", c_float), "float64": ("cblas_dgemm", c_double)}
+#: What is behind the name of a function that multiplies many matrices, each as far from the one before.
+_OF_BATCH = "_batch_strided"
 
 
 class Factor(NamedTuple):
@@ -100,8 +102,8 @@ def _candidates() -> Iterator[Path]:
 
 
 @cache
-def _function(dtype: np.dtype[Any]) -> Callable[..., None] | None:
-    """The product of factors of a dtype, or ``None`` if NumPy's is as good."""
+def _function(dtype: np.dtype[Any], *, batch: bool = False) -> Callable[..., None] | None:
+    """The product of factors of a dtype, or those of a batch; ``None`` if NumPy's is as good, or there is no such function."""
     name = dtype.name
     if name in HALF:
         symbol, instructions = HALF[name]
@@ -112,11 +114,11 @@ def _function(dtype: np.dtype[Any]) -> Callable[..., None] | None:
         symbol, scalar = _FULL[name]
     else:
         return None
-    function = getattr(library(), symbol, None)
+    function = getattr(library(), symbol + _OF_BATCH if batch else symbol, None)
     if function is not None:
         function.restype = None
-        matrix = c_void_p, c_int
-        function.argtypes = [*[c_int] * 6, scalar, *matrix, *matrix, scalar, *matrix]
+        matrix = (c_void_p, c_int, c_int) if batch else (c_void_p, c_int)
+        function.argtypes = [*[c_int] * 6, scalar, *matrix, *matrix, scalar, *matrix, *[c_int] * batch]
     result: Callable[..., None] | None = function
     return result
 
@@ -127,7 +129,7 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.name in HALF
 
 
-def multiplies(dtype: np.dtype[Any], multiplications: int, *, batch: bool = False) -> bool:
+def multiplies(dtype: np.dtype[Any], multiplications: int) -> bool:
     """Whether products of matrices of a dtype, with so many multiplications each, are left to the library.
 
     Parameters
@@ -137,10 +139,8 @@ def multiplies(dtype: np.dtype[Any], multiplications: int, *, batch: bool = Fals
         where bfloat16's instructions say so.
     multiplications : int
         Rows times depth times columns.
-    batch : bool
-        Whether there are several, which NumPy does in one call.
     """
-    least = LEAST_OF_HALF if is_half(dtype) else _LEAST_OF_BATCH if batch else _LEAST
+    least = LEAST_OF_HALF if is_half(dtype) else _LEAST
     return multiplications >= least and _function(dtype) is not None
 
 
@@ -202,8 +202,6 @@ def multiply(a: Array, b: Array, out: Array) -> bool:
         return False
     if b.shape[-2] != depth or out.shape[-2:] != (rows, columns):
         return False
-    if not multiplies(a.dtype, rows * depth * columns, batch=bool(batch)):
-        return False
     first, second, result = _lies(a), _lies(b), _lies(out)
     if first is None or second is None or result is None or result.transposed:
         return False
@@ -220,8 +218,35 @@ def multiply(a: Array, b: Array, out: Array) -> bool:
         steps = [np.broadcast_to(each, (*batch, *each.shape[-2:])).strides[:-2] for each in (a, b, out)]
     except ValueError:
         return False
-    for index in np.ndindex(batch):
-        run(*(start + sum(map(mul, index, strides)) for start, strides in zip(at, steps, strict=True)))
+    if not _run_batch(a.dtype, (rows, depth, columns), (first, second, result), at, batch, steps):
+        for index in np.ndindex(batch):
+            run(*(start + sum(map(mul, index, strides)) for start, strides in zip(at, steps, strict=True)))
+    return True
+
+
+def _run_batch(
+    dtype: np.dtype[Any],
+    sizes: tuple[int, int, int],
+    matrices: tuple[Factor, Factor, Factor],
+    addresses: tuple[int, ...],
+    batch: tuple[int, ...],
+    steps: Sequence[tuple[int, ...]],
+) -> bool:
+    """Multiply matrices that lie equally far from each other, in one call; whether they do and there is one."""
+    function = _function(dtype, batch=True)
+    dimensions = [number for number, size in enumerate(batch) if size != 1]
+    if function is None or len(dimensions) != 1:
+        return False
+    (dimension,) = dimensions
+    apart = [divmod(each[dimension], dtype.itemsize) for each in steps]
+    if any(rest or not 0 < step < 1 << 31 for step, rest in apart):
+        return False
+    rows, depth, columns = sizes
+    of_a, of_b = (_TRANSPOSED if each.transposed else _AS_IT_IS for each in matrices[:2])
+    a, b, out = (
+        (address, how.step, step) for address, how, (step, _) in zip(addresses, matrices, apart, strict=True)
+    )
+    function(_ROW_MAJOR, of_a, of_b, rows, columns, depth, 1.0, *a, *b, 0.0, *out, batch[dimension])
     return True
 
 

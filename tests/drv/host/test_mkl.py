@@ -36,7 +36,6 @@ installed = pytest.mark.skipif(mkl.library() is None, reason="the extra mkl is n
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small products are the library's, too, of every dtype that it has on any processor."""
     monkeypatch.setattr(mkl, "_LEAST", 1)
-    monkeypatch.setattr(mkl, "_LEAST_OF_BATCH", 1)
     monkeypatch.setattr(mkl, "LEAST_OF_HALF", 1)
     monkeypatch.setattr(mkl, "vendor", lambda: "GenuineIntel")
     monkeypatch.setattr(mkl, "instruction_sets", lambda: {"avx512_bf16", "avx512_fp16"})
@@ -90,6 +89,8 @@ def test_products(dtype: str, of_a: str, of_b: str, calls: list[str]) -> None:
         ((1, 9), (9, 1)),
         ((33, 64), (64, 17)),
         ((4, 7, 5), (5, 3)),
+        ((4, 7, 5), (4, 5, 3)),
+        ((1, 4, 7, 5), (4, 5, 3)),
         ((2, 1, 6, 8), (3, 8, 5)),
     ]:
         left, right = laid_out(values(*a, dtype=dtype), of_a), laid_out(values(*b, dtype=dtype), of_b)
@@ -104,6 +105,31 @@ def test_products(dtype: str, of_a: str, of_b: str, calls: list[str]) -> None:
         np.testing.assert_allclose(out, expected, **tolerance)
         np.testing.assert_array_equal(blas.multiply(left, right), result)
     assert set(calls) == {dtype}
+
+
+@installed
+def test_a_batch_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    run = mkl._run_batch
+
+    def noted(*arguments: Any) -> bool:
+        seen.append(run(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(mkl, "_run_batch", noted)
+    for dtype, a, b, together in [
+        ("float32", (4, 7, 5), (4, 5, 3), True),
+        ("float64", (1, 4, 7, 5), (4, 5, 3), True),
+        # Each function takes one distance from matrix to matrix, and there is none for half precision.
+        ("float32", (4, 7, 5), (5, 3), False),
+        ("float32", (2, 4, 7, 5), (4, 5, 3), False),
+        ("bfloat16", (4, 7, 5), (4, 5, 3), False),
+    ]:
+        left, right = values(*a, dtype=dtype), values(*b, dtype=dtype)
+        expected = left.astype(np.float64) @ right.astype(np.float64)
+        np.testing.assert_allclose(blas.product(left, right), expected, rtol=1e-4, atol=1e-5)
+        assert seen.pop() is together
+    assert not seen
 
 
 @installed
