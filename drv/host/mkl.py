@@ -40,7 +40,7 @@ _ROW_MAJOR, _AS_IT_IS, _TRANSPOSED = 101, 111, 112
 #: kernels of its own for small matrices; factors of half precision need not be converted.
 _LEAST, LEAST_OF_HALF = 1 << 20, 1 << 17
 #: Functions by dtype of the factors: the name, and what the processor has to have, so that it is the quicker way.
-HALF = {
+_HALF = {
     "bfloat16": ("cblas_gemm_bf16bf16f32", "avx512_bf16"),
     "float16": ("cblas_gemm_f16f16f32", "avx512_fp16"),
 }
@@ -105,8 +105,8 @@ def _candidates() -> Iterator[Path]:
 def _function(dtype: np.dtype[Any], *, batch: bool = False) -> Callable[..., None] | None:
     """The product of factors of a dtype, or those of a batch; ``None`` if NumPy's is as good, or there is no such function."""
     name = dtype.name
-    if name in HALF:
-        symbol, instructions = HALF[name]
+    if name in _HALF:
+        symbol, instructions = _HALF[name]
         scalar: Any = c_float
         if instructions not in instruction_sets():
             return None
@@ -126,7 +126,7 @@ def _function(dtype: np.dtype[Any], *, batch: bool = False) -> Callable[..., Non
 @cache
 def is_half(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype is one of half precision."""
-    return dtype.name in HALF
+    return dtype.name in _HALF
 
 
 def multiplies(dtype: np.dtype[Any], multiplications: int) -> bool:

@@ -185,12 +185,12 @@ def lowered(*operands: Any) -> Any:
         return operands
     for cuda, lower in ((True, casts.cuda), (False, casts.cpu)):
         if lower is not None:
-            operands = tuple([_cast_all(x, lower, cuda, casts.keeps) for x in operands])
+            operands = tuple([cast_all(x, lower, cuda, casts.keeps) for x in operands])
     return operands
 
 
-def _cast_all(x: Any, dtype: dtype, cuda: bool, keeps: bool) -> Any:
-    """``x`` in another type, if it is eligible; of a list or tuple all elements."""
+def cast_all(x: Any, dtype: dtype, cuda: bool, keeps: bool) -> Any:
+    """``x`` in another type, if it is eligible; of a list or tuple all elements. Others come back as they are."""
     if isinstance(x, TensorBase):
         layout = x._layout
         own = layout.dtype
@@ -203,7 +203,7 @@ def _cast_all(x: Any, dtype: dtype, cuda: bool, keeps: bool) -> Any:
             return x
         return cast(x, dtype, keeps=keeps)
     if type(x) in (list, tuple):
-        return type(x)([_cast_all(each, dtype, cuda, keeps) for each in x])
+        return type(x)([cast_all(each, dtype, cuda, keeps) for each in x])
     return x
 
 
@@ -253,9 +253,9 @@ def enter(
         else:
             args, named = _as_they_are(name, rule, rules.dtype_at, args, named, cuda)
             break
-        args = tuple([_cast_all(x, dtype, cuda, casts.keeps) for x in args])
+        args = tuple([cast_all(x, dtype, cuda, casts.keeps) for x in args])
         if named:
-            named = {name: _cast_all(x, dtype, cuda, casts.keeps) for name, x in named.items()}
+            named = {name: cast_all(x, dtype, cuda, casts.keeps) for name, x in named.items()}
         break
     else:
         return args, named, None

@@ -21,7 +21,7 @@ from tensor.core.base import empty, maker, wrap
 from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.core.plans import planned
 from tensor.core.plans.fills import filled
-from tensor.operations.autocast import FLOAT32, Autocast, cast, eligible
+from tensor.operations.autocast import FLOAT32, Autocast, cast_all
 from tensor.operations.creation.like import zeros_like
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import in_compute_dtype, tensor_of
@@ -692,14 +692,11 @@ def cross_entropy(
     # Of logits of half precision in a block of autocast the kernel reads and writes what casts would.
     modes.autocast = None
     try:
-        if eligible(target, cuda=True):
-            target = cast(target, float32, keeps=casts.keeps)
-        if weight is not None and eligible(weight, cuda=True):
-            weight = cast(weight, float32, keeps=casts.keeps)
+        target, weight = (cast_all(x, float32, True, casts.keeps) for x in (target, weight))
         of_classes = not target._layout.dtype.is_floating_point
         in_single = of_classes and input._layout.dtype in (bfloat16, float16)
-        if not in_single and eligible(input, cuda=True):
-            input = cast(input, float32, keeps=casts.keeps)
+        if not in_single:
+            input = cast_all(input, float32, True, casts.keeps)
         return _cross_entropy(input, target, weight, *arguments, in_single=in_single)
     finally:
         modes.autocast = casts

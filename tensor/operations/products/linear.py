@@ -25,6 +25,7 @@ from tensor.core.plans import planned
 from tensor.core.plans.copies import host_conversion
 from tensor.operations.autocast import LOWER, Autocast, dtype_of_gradient
 from tensor.operations.definition import operation
+from tensor.operations.normalization.row_normalization import in_compute_dtype
 from tensor.operations.reduction import into_out
 from tensor.operations.reductions.sums import SUM_IN_SINGLE
 
@@ -97,7 +98,7 @@ def _rows_on_host(
         result = multiply(x, w)
         if b is not None:
             with np.errstate(all="ignore"):
-                result += product.summand(b)
+                result += in_compute_dtype(b)
         return _delivered(result, product.computes_in, out)
 
     return run

@@ -11,6 +11,7 @@ from drv.host.addresses import address_of
 from tensor.core.dtypes import promotion as rules
 from tensor.core.host.memory import LEAST, empty_array
 from tensor.core.host.native_loops import address
+from tensor.operations.normalization.row_normalization import in_compute_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,13 +82,7 @@ class HostProduct:
 
     def factor(self, x: Tensor) -> Array:
         """A tensor's memory, as ``matmul`` takes it."""
-        array: Array = x._host
-        return array if self.reads is self._stores else array.astype(self.reads.numpy)
-
-    def summand(self, x: Tensor) -> Array:
-        """A tensor's memory, as it is added to the product."""
-        array: Array = x._host
-        return array if self.computes_in is self._stores else array.astype(self.computes_in.numpy)
+        return x._host if self.reads is self._stores else in_compute_dtype(x)
 
 
 def plan_pair(product: HostProduct, a: Matrix, b: Matrix) -> Callable[[Tensor, Tensor], Array]:
